@@ -38,7 +38,7 @@ test-python: build ## the Python package with PyTorch and transformers, which ar
 coverage: setup ## run the tests and print the lines and branches they reach
 	@tools/coverage make $(BUILD)-coverage $(JOBS)
 
-demo: build ## build and show the machine, a plan, and a short measurement
+demo: build ## build, and compare nine mechanisms on a novel: a table and a page
 	@BUILD=$(BUILD) tools/demo
 
 bench: build ## our numbers on this machine

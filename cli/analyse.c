@@ -166,7 +166,7 @@ static const struct option options[] = {
       .many = true },
     { .name = "error",
       .arg = "SPEC",
-      .help = "mechanisms whose outputs are held against those of softmax",
+      .help = "mechanisms whose outputs and weights are held against softmax",
       .kind = KIND_TEXT,
       .many = true },
     { .name = "orthogonality",
@@ -273,7 +273,7 @@ static const struct option options[] = {
       .kind = KIND_TEXT },
     { .name = "csv",
       .arg = "FILE",
-      .help = "where the table of --theory or --dilution goes with all digits",
+      .help = "where the numbers go with all digits; not of --estimator",
       .kind = KIND_TEXT },
     { .name = "width",
       .arg = "W",
@@ -295,7 +295,7 @@ static const struct option options[] = {
       .max = 16384 },
     { .name = "x",
       .arg = "FILE",
-      .help = "hidden states whose distances count: N x W (default normal ones)",
+      .help = "hidden states of --orthogonality, N x W (default normal), or of SPEC",
       .kind = KIND_TEXT },
     FILE_OPTION("weights", "matrices of weights: N x N, H x N x N or B x H x N x N"),
     FILE_OPTION("q", "queries, as for foci run; of --error those that are compared on"),
@@ -378,7 +378,10 @@ static const char *const examples[] = {
     "foci analyse --estimator performer --estimator 'performer(kind=hyp)' --dim 16",
     "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 1 --draws 9999",
     "foci analyse --error linear --error performer --dim 64 --out errors.svg",
+    "foci analyse --error performer --dim 64 --axis features=16..256:5",
+    "foci analyse foci-lm --error performer --error linear --causal",
     "foci analyse --orthogonality orthogonal --width 256 --heads 4",
+    "foci analyse --orthogonality orthogonal --width 128 --head-dim 16 --limits",
     "foci analyse --orthogonality orthogonal --width 512 --x x.npy --out kept.svg",
     "foci analyse --theory relu2 --beta -6..6:13 --gamma 1 --out relu2.svg",
     "foci analyse --theory decay --lambda 0.9,0.99 --lengths 50,500",
@@ -425,7 +428,7 @@ const struct verb verb_analyse = {
         "length.\n\n"
         "--error prints |o - o'| / |o'| over all rows, o' of softmax, and the same of "
         "weights over\n"
-        "32 rows of a head: the root mean square over heads, 8 of random tensors.  "
+        "16 rows of a head: the root mean square over heads, 8 of random tensors.  "
         "Columns are\n"
         "what --axis says or, of random tensors, the standard deviation that the "
         "logits "
@@ -446,7 +449,13 @@ const struct verb verb_analyse = {
         "squared distances, scaled by W/D, of all pairs of hidden states; bound is "
         "that "
         "of Johnson\n"
-        "and Lindenstrauss, for all pairs at once, - where it says nothing.\n\n"
+        "and Lindenstrauss, for all pairs at once, - where it says nothing.  --limits "
+        "adds how far\n"
+        "logits and weights of one head and of the mean of 8 are from their limit, of "
+        "each kind,\n"
+        "tied (the kernel of the hidden states) and not (all keys the same), and which "
+        "kind spreads\n"
+        "least for what it costs to project a row.\n\n"
         "--theory prints S = E|a| / sqrt(E a^2) of weights a: 1 where all are the "
         "same, "
         "near 0\n"

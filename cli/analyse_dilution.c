@@ -301,7 +301,7 @@ static int measure_all(struct dilution *d)
 /* For people, or for a file with all digits. */
 static struct output_table *make_table(const struct dilution *d, bool file)
 {
-    struct output_table *t = table_create("lrrrrrr");
+    struct output_table *t = table_headed("lrrrrrr");
 
     table_pair(t, "mechanism", "keys");
     table_pair(t, "weight", file ? "weight_95" : "95 %%");

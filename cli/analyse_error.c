@@ -12,7 +12,7 @@
 #include "foci/analyse.h"
 #include "foci/mechanism.h"
 
-enum { LENGTH = 512, ROWS = 32, SPEC_TEXT = 1024, UNTRAINED_TEXT = 1024 };
+enum { LENGTH = 512, ROWS = 16, SPEC_TEXT = 1024, UNTRAINED_TEXT = 1024 };
 
 struct error_point error_point(const struct errors *e, int i)
 {
@@ -27,43 +27,57 @@ struct error_point error_point(const struct errors *e, int i)
  * Specs along the axis
  */
 
+static int too_long(const struct errors *e, const char *spec)
+{
+    return usage_error(e->a, "'%.64s...' is too long a spec", spec);
+}
+
+static int copy_spec(const struct errors *e, const char *spec, char text[SPEC_TEXT])
+{
+    return snprintf(text, SPEC_TEXT, "%s", spec) < SPEC_TEXT ? EXIT_OK
+                                                             : too_long(e, spec);
+}
+
+/* Where the arguments of the first mechanism end, and where they begin; the same where it has
+ * none.  NULL: a parenthesis is not closed. */
+static const char *find_arguments(const char *spec, const char **begin)
+{
+    const char *star = strchr(spec, '*'), *at = star ? star + 1 : spec;
+    int         depth = 0;
+
+    at += strspn(at, " ");
+    at += strcspn(at, " (+");
+    if (at[strspn(at, " ")] != '(') return *begin = at;
+    for (at = *begin = strchr(at, '('); *at; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (!depth) return at;
+    }
+    return NULL;
+}
+
 /* The spec of one group with one more argument, which goes behind those it has. */
 static int add_argument(const struct errors *e, const char *spec, double value,
                         char text[SPEC_TEXT])
 {
-    const char *star = strchr(spec, '*'), *name = star ? star + 1 : spec, *end;
+    const char *begin, *end = find_arguments(spec, &begin);
 
-    name += strspn(name, " ");
-    end = name + strcspn(name, " (+");
-    const char *open = end + strspn(end, " "), *close = open;
-    if (*open == '(') {
-        int depth = 0;
-        do {
-            depth += (*close == '(') - (*close == ')');
-            close++;
-        } while (depth && *close);
-        close--;
-    } else {
-        open = close = end;
-    }
-    if (strchr(close, '+') && !strchr("(", *open))
+    if (!end) /* the library says what is wrong */
+        return copy_spec(e, spec, text);
+    if (strchr(end, '+'))
         return usage_error(e->a,
                            "--axis %s needs a spec of one group, and '%s' has more",
                            e->name, spec);
-    const bool has = *open == '(',
-               any = has && close > open + 1 + strspn(open + 1, " ");
-    const int n = snprintf(text, SPEC_TEXT, "%.*s%s%s%s=%.17g%s%s", (int)(close - spec),
-                           spec, has ? "" : "(", any ? ", " : "", e->name, value,
-                           has ? "" : ")", close);
-    return n < SPEC_TEXT ? EXIT_OK
-                         : usage_error(e->a, "'%.64s...' is too long a spec", spec);
+    const bool has = end > begin, any = has && end > begin + 1 + strspn(begin + 1, " ");
+    const int  n =
+        snprintf(text, SPEC_TEXT, "%.*s%s%s%s=%.17g%s%s", (int)(end - spec), spec,
+                 has ? "" : "(", any ? ", " : "", e->name, value, has ? "" : ")", end);
+    return n < SPEC_TEXT ? EXIT_OK : too_long(e, spec);
 }
 
 static int spec_at(const struct errors *e, const char *spec, int i, char text[SPEC_TEXT])
 {
     if (e->axis == AXIS_ARGUMENT) return add_argument(e, spec, e->values.x[i], text);
-    if (snprintf(text, SPEC_TEXT, "%s", spec) < SPEC_TEXT) return EXIT_OK;
-    return usage_error(e->a, "'%.64s...' is too long a spec", spec);
+    return copy_spec(e, spec, text);
 }
 
 /*

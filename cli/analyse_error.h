@@ -60,6 +60,8 @@ void error_source_set(const struct errors *e, const struct error_point *at,
 int errors_show(const struct errors *e);
 /* What the columns are, for people. */
 void errors_axis(const struct errors *e, char *text, size_t cap);
+/* What all columns have in common. */
+void errors_extents(const struct errors *e, char *text, size_t cap);
 
 /* analyse_plot.c: the curves as a picture. */
 foci_status errors_draw(const struct errors *e, const char *path);

@@ -15,22 +15,30 @@ void errors_axis(const struct errors *e, char *text, size_t cap)
     snprintf(text, cap, "%s", e->axis == AXIS_ARGUMENT ? e->name : names[e->axis]);
 }
 
-/* What all columns have in common. */
-static void print_caption(const struct errors *e)
+void errors_extents(const struct errors *e, char *text, size_t cap)
 {
     const foci_problem *p = &e->sources[0].p;
-    char                axis[128];
+    size_t              n = 0;
+
+    if (e->axis != AXIS_LENGTH)
+        n = (size_t)snprintf(text, cap, "%lld tokens; ", (long long)p->len_q);
+    if (e->axis != AXIS_DIM)
+        n += (size_t)snprintf(text + n, cap - n, "width %lld; ", (long long)p->dim_qk);
+    n += (size_t)snprintf(text + n, cap - n, "%lld heads", (long long)p->heads);
+    if (e->sources[0].drawn && e->axis != AXIS_SPREAD)
+        n += (size_t)snprintf(text + n, cap - n, "; logits of deviation %g", e->spread);
+    if (opt_flag(e->a, "causal")) snprintf(text + n, cap - n, "; causal");
+}
+
+static void print_caption(const struct errors *e)
+{
+    char axis[128], extents[256];
 
     errors_axis(e, axis, sizeof axis);
-    printf("columns: %s", axis);
-    if (e->axis != AXIS_LENGTH) printf("; %lld tokens", (long long)p->len_q);
-    if (e->axis != AXIS_DIM) printf("; width %lld", (long long)p->dim_qk);
-    printf("; %lld heads", (long long)p->heads);
-    if (e->sources[0].drawn && e->axis != AXIS_SPREAD)
-        printf("; logits of deviation %g", e->spread);
-    if (opt_flag(e->a, "causal")) printf("; causal");
-    printf("\noutput: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and "
-           "A'\n\n");
+    errors_extents(e, extents, sizeof extents);
+    printf("columns: %s; %s\n"
+           "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n",
+           axis, extents);
 }
 
 static int spec_of(const struct errors *e, int curve) { return curve / e->n_sources; }
@@ -41,13 +49,18 @@ static void error_cells(struct output_table *t, const double *errors, int n)
         number_cell(t, errors[i] < 9.9995 ? "%.3f" : "%.3g", errors[i], false);
 }
 
+static const struct curve *first_of(const struct errors *e, int spec)
+{
+    return &e->curves[(ptrdiff_t)spec * e->n_sources];
+}
+
 static void print_notes(const struct errors *e)
 {
     for (int s = 0; s < e->n / e->n_sources; s++)
         if (*e->untrained[s])
             printf("* %s is an untrained mixture: %s as drawn, which training would "
                    "learn\n",
-                   e->curves[s * e->n_sources].spec, e->untrained[s]);
+                   first_of(e, s)->spec, e->untrained[s]);
 }
 
 static void print_errors(const struct errors *e)
@@ -55,9 +68,8 @@ static void print_errors(const struct errors *e)
     char                 columns[MAX_VALUES + 4] = "lll";
     struct output_table *t;
 
-    print_caption(e);
     memset(columns + 3, 'r', (size_t)e->values.n);
-    t = table_create(columns);
+    t = table_headed(columns);
     table_pair(t, "mechanism", "keys");
     table_cell(t, "error of");
     for (int i = 0; i < e->values.n; i++)
@@ -80,12 +92,13 @@ static void print_errors(const struct errors *e)
     }
     table_print(t, stdout);
     table_free(t);
+    print_caption(e);
     print_notes(e);
 }
 
 static struct output_table *file_table(const struct errors *e)
 {
-    struct output_table *t = table_create("llrrrl");
+    struct output_table *t = table_headed("llrrrl");
     char                 axis[128];
 
     errors_axis(e, axis, sizeof axis);

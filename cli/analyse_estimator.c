@@ -251,7 +251,7 @@ static int show(const struct work *w)
     static const char *const heads[] = { "estimator", "norm",        "cosine",
                                          "exact",     "mean",        "error",
                                          "variance",  "closed form", "ratio" };
-    struct output_table     *t = table_create("lrrrrrrrr");
+    struct output_table     *t = table_headed("lrrrrrrrr");
     json_t                  *list = json_array();
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)

@@ -72,7 +72,7 @@ static struct output_table *row_table(void)
     static const char        letters[] = "lrrrrrrrrrrrrrrrrr";
     _Static_assert(sizeof letters == 5 + FOCI_HEAD_ROW_FIGURES + 1, "a column each");
 
-    struct output_table *t = table_create(letters);
+    struct output_table *t = table_headed(letters);
     for (int i = 0; i < 5; i++)
         table_cell(t, "%s", heads[i]);
     for (int f = 0; f < FOCI_HEAD_ROW_FIGURES; f++)
@@ -337,7 +337,7 @@ static void print_heads(const struct heads_view *v)
 
     snprintf(letters, sizeof letters, "%sr%.*slr%s", has_layers(v) ? "l" : "",
              N_COLUMNS, "rrrrrrrrrrrrrrrr", losses ? "rr" : "");
-    t = table_create(letters);
+    t = table_headed(letters);
     layer_cells(v, t, "layer", "head");
     for (int c = 0; c < N_COLUMNS; c++)
         if (columns[c].figure == FOCI_HEAD_TOP)
@@ -356,7 +356,8 @@ static void print_heads(const struct heads_view *v)
     table_free(t);
 }
 
-/* Neighbouring heads that lack a figure for one reason stand in one line. */
+/* Neighbouring heads that lack a figure for one reason stand in one line; what they lack all
+ * figures for is said of the first. */
 static void print_reason(const struct heads_layer *l, int figure)
 {
     int64_t first = 0;
@@ -364,7 +365,7 @@ static void print_reason(const struct heads_layer *l, int figure)
     for (int64_t h = 1; h <= l->n; h++) {
         const char *why = foci_heads_reason(l->heads, first, figure);
         if (h < l->n && why == foci_heads_reason(l->heads, h, figure)) continue;
-        if (why) {
+        if (why && !(figure && why == foci_heads_reason(l->heads, first, 0))) {
             printf("-: %s%shead%s %lld", l->name ? l->name : "", l->name ? ", " : "",
                    h - first > 1 ? "s" : "", (long long)first);
             if (h - first > 1) printf(" to %lld", (long long)h - 1);
@@ -386,7 +387,7 @@ static void print_reasons(const struct heads_layer *l)
 
 static void print_likeness(const struct heads_view *v)
 {
-    struct output_table *t = table_create("lrlr");
+    struct output_table *t = table_headed("lrlr");
     bool                 any = false;
 
     table_pair(t, "layer", "likeness of heads");
@@ -425,7 +426,7 @@ static struct output_table *head_table(const struct heads_view *v)
     static const char letters[] = "lrrrrrrrrrrrrrrrrrrr";
     _Static_assert(sizeof letters == 5 + FOCI_HEAD_FIGURES + 1, "a column each");
 
-    struct output_table *t = table_create(letters);
+    struct output_table *t = table_headed(letters);
     table_pair(t, "layer", "head");
     table_pair(t, "rows", "zero_rows");
     for (int f = 0; f < FOCI_HEAD_FIGURES; f++)

@@ -43,7 +43,7 @@ foci_status heads_layer(struct heads_view *v, const char *name, const char *spec
 /* Write what --out, --csv and --json ask for, or print it. */
 int heads_show(const struct heads_view *v);
 
-/* analyse_heads_plot.c: S and what stands beside it, a line for each layer. */
+/* analyse_heads_plot.c: S and entropy, a colour for each layer. */
 foci_status heads_draw(const struct heads_view *v, const char *path);
 
 /* analyse_weights.c: refuse files that cannot be written, and rows that go nowhere; EXIT_OK, or a

@@ -1,5 +1,5 @@
-/* analyse_heads_plot.c -- concentration and mean distance of heads as a picture: a panel for
- * each, a line for each layer. */
+/* analyse_heads_plot.c -- concentration and entropy of heads as a picture: a panel for each, a
+ * colour for each layer. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static void draw_layer(struct picture *to, const struct frame *f,
         x[i] = (double)i;
         y[i] = l->heads && !foci_heads_get(l->heads, i, &h) ? h.figures[figure] : NAN;
     }
-    frame_curve(to, f, x, y, (int)l->n, true, colour);
+    frame_marks(to, f, x, y, (int)l->n, colour);
     free(x);
 }
 

@@ -15,11 +15,12 @@ foci_status limits_measure(foci_ctx *ctx, const struct args *a, int64_t width,
 {
     const int64_t all = opt_int(a, "draws", DRAWS);
 
-    *v = (struct limits_view){ .width = width,
-                               .heads = AVERAGED,
-                               .draws = all > 2 * AVERAGED ? all / AVERAGED : 2,
-                               .rows = x && rows < ROWS ? rows : ROWS,
-                               .of = x ? "hidden states" : "random states" };
+    *v =
+        (struct limits_view){ .width = width,
+                              .heads = AVERAGED,
+                              .draws = all > (int64_t)2 * AVERAGED ? all / AVERAGED : 2,
+                              .rows = x && rows < ROWS ? rows : ROWS,
+                              .of = x ? "hidden states" : "random states" };
     for (int64_t k = dim;; k = 2 * k < width ? 2 * k : width) {
         for (int i = 0; i < 2 * N_KINDS; i++)
             v->limits[v->n++] =
@@ -95,7 +96,7 @@ static bool next_cost(const struct limits_view *v, int *i, double *cost)
 
 static void print_costs(const struct limits_view *v)
 {
-    struct output_table *t = table_create("rrrrl");
+    struct output_table *t = table_headed("rrrrl");
     double               cost = 0;
 
     table_cell(t, "operations");
@@ -133,7 +134,7 @@ static void figure_cells(struct output_table *t, const foci_figure *f)
 
 static void print_limits(const struct limits_view *v, int what, int many)
 {
-    struct output_table *t = table_create("lrrrrrrr");
+    struct output_table *t = table_headed("lrrrrrrr");
 
     table_pair(t, "kind", "dim");
     for (int tied = 1; tied >= 0; tied--) {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/analyse_heads.h"
 #include "cli/eval.h"
@@ -175,6 +176,12 @@ int analyse_model(const struct args *a)
     struct judged    j;
     int              code = heads_check(a);
 
+    if (!code && access(a->words[0], F_OK) != 0)
+        code =
+            usage_error(a,
+                        "'%s' is no folder of a model; a mechanism is looked at with "
+                        "--q and --k",
+                        a->words[0]);
     if (code) return code;
     eval_line_open(a, batch, &line);
     code = eval_open(&line.args, &j);

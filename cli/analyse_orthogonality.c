@@ -182,7 +182,7 @@ static void table_number(struct output_table *t, int id, double x)
 
 static void print_figures(const struct result *r)
 {
-    struct output_table *t = table_create("lrrr");
+    struct output_table *t = table_headed("lrrr");
 
     table_pair(t, "figure", "measured");
     table_pair(t, "error", "theory");
@@ -204,7 +204,7 @@ static void print_figures(const struct result *r)
 static void print_distortions(const struct looks *l, const struct result *r)
 {
     static const char *const heads[] = { "dim", "rms", "theory", "worst", "bound" };
-    struct output_table     *t = table_create("rrrrr");
+    struct output_table     *t = table_headed("rrrrr");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);

@@ -51,14 +51,14 @@ foci_status errors_draw(const struct errors *e, const char *path)
         2 * MARGIN + LEFT + e->n_sources * (PANEL_WIDTH + GUTTER) - GUTTER,
         HEAD + PANEL_HEIGHT + BELOW + legend + MARGIN, "Errors against softmax");
     struct frame f = { .x = MARGIN + LEFT, .y = HEAD };
-    char         axis[128];
+    char         axis[128], extents[256];
 
     set_axes(e, &f);
     errors_axis(e, axis, sizeof axis);
     picture_text(to, MARGIN, 32, AT_START, STYLE_TITLE, INK, "errors against softmax");
+    errors_extents(e, extents, sizeof extents);
     picture_text(to, MARGIN, 51, AT_START, STYLE_PLAIN, SOFT,
-                 "%lld tokens of width %lld, seed %lld; |o - softmax| / |softmax|",
-                 (long long)e->sources[0].p.len_q, (long long)e->sources[0].p.dim_qk,
+                 "%s, seed %lld; |o - softmax| / |softmax|", extents,
                  (long long)e->seed);
     for (int source = 0; source < e->n_sources; source++) {
         picture_text(to, f.x, f.y - 10, AT_START, STYLE_PLAIN, INK, "%s",

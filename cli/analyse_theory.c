@@ -116,7 +116,7 @@ static foci_status compute(const struct theory *t)
 /* For people, or for a file with all digits. */
 static struct output_table *make_table(const struct theory *t, bool file)
 {
-    struct output_table *out = table_create("rrrrrr");
+    struct output_table *out = table_headed("rrrrrr");
 
     table_pair(out, axes[t->kind->each].option, "%s", axes[t->kind->x].option);
     table_pair(out, file ? "closed_form" : "closed form", "integrated");

@@ -28,6 +28,8 @@ int heads_check(const struct args *a)
  * Matrices
  */
 
+enum { MOST_HEADS = 1024 }; /* as foci_heads_create() has it */
+
 /* Matrices of a batch are added one after another. */
 static int add_matrices(struct heads_view *v, const struct array *x,
                         const int64_t axes[4])
@@ -52,6 +54,9 @@ static int look_at_matrices(const struct args *a, foci_ctx *ctx, const char *pat
 
     if (!code) code = array_axes(a, &x, accepted, axes);
     heads_open(&v, a, ctx, path);
+    if (!code && axes[1] > MOST_HEADS)
+        code = failure(a, "--weights %s: it has %lld heads; accepted are up to %d",
+                       path, (long long)axes[1], MOST_HEADS);
     if (!code && x.count == 0)
         code = failure(a, "--weights %s: it has no weights; accepted are %s", path,
                        accepted);

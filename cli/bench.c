@@ -1,4 +1,4 @@
-/* bench.c -- `foci bench [CASE...]`: time, rates, share of the measured peak, memory.
+/* bench.c -- `foci bench [CASE...]`: cases are read, planned and measured.
  *
  * The peak is measured before and after each case, in the same threads; the better of the
  * two is the ceiling that shares refer to.  The peak of bytes is measured after the case, on
@@ -9,13 +9,6 @@
 #include <string.h>
 
 #include "bench.h"
-
-struct bench_row {
-    struct bench_case   c;
-    struct bench_result r;
-    foci_machine        before, after;
-    double              old; /* seconds in the file compared with; 0: not there */
-};
 
 static const char *const dtypes[] = { "f32", "f32fast", "bf16" };
 static const char *const passes[] = { "fwd", "bwd", "both", "step" };
@@ -99,21 +92,30 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
     return EXIT_OK;
 }
 
-/* A case that cannot be planned is refused before time is spent on others. */
+/* A case that cannot be planned, or finds no memory, is refused before time is spent on
+ * others. */
 static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case *c)
 {
     foci_plan  *plan = NULL;
     foci_layer *layer = NULL;
-    foci_pool  *pool = NULL;
+    double      bytes = 0;
     foci_status status =
         c->is_layer ? bench_layer_create(ctx, c, &layer) : bench_plan(ctx, c, &plan);
 
-    if (status == FOCI_OK && c->pass == PASS_STEP && (c->is_layer || !on_device(ctx)))
-        status = foci_pool_create(layer ? foci_layer_plan(layer) : plan, 0, &pool);
-    foci_pool_free(pool);
+    if (status == FOCI_OK)
+        status = layer ? bench_layer_bytes(layer, c, &bytes)
+                       : bench_plan_bytes(plan, c, on_device(ctx), NULL, &bytes);
     foci_plan_free(plan);
     foci_layer_free(layer);
-    return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, c->text);
+    return status == FOCI_OK ? bench_refuse_memory(a, c, bytes)
+                             : library_error(a, ctx, status, c->text);
+}
+
+static int prepare_product(const struct args *a, foci_ctx *ctx, const char *text,
+                           struct bench_case *c)
+{
+    const int code = bench_product_parse(a, text, c);
+    return code ? code : bench_refuse_memory(a, c, bench_product_bytes(ctx, c));
 }
 
 /* Without cases: softmax in all types and directions, other weights, then supports that
@@ -139,109 +141,9 @@ static const char *const default_cases[] = {
     "7*fixed + 1*softmax/b4h8n1024w512/bf16/both",
 };
 
-/* The ceiling of the products this case is made of. */
-static double peak(const struct bench_row *row)
-{
-    const bool bf16 =
-        row->c.problem.dtype == FOCI_BF16 || row->c.problem.flags & FOCI_FLAG_FAST;
-    const double x = bf16 ? row->before.bf16_flops : row->before.f32_flops;
-    const double y = bf16 ? row->after.bf16_flops : row->after.f32_flops;
-    return x > y ? x : y;
-}
-
-/* Bytes a second: some cases mostly read, others write as much. */
-static double memory_rate(const struct bench_row *row)
-{
-    const double copy = row->after.copy_bytes, read = row->after.read_bytes;
-    return copy > read ? copy : read;
-}
-
-static double memory(const struct bench_row *row)
-{
-    return (double)(row->r.work_bytes + row->r.saved_bytes);
-}
-
-static json_t *row_json(const struct bench_row *row)
-{
-    const struct bench_result *r = &row->r;
-    json_t *j = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "case", row->c.text, "reps",
-                          r->reps, "seconds", r->median, "best", r->best, "quartile1",
-                          r->low, "quartile3", r->high);
-    const double             flops = r->flops / r->median, bytes = r->bytes / r->median;
-    const double             numbers[] = { r->flops,         flops,
-                                           r->bytes,         bytes,
-                                           peak(row),        flops / peak(row),
-                                           memory_rate(row), bytes / memory_rate(row) };
-    static const char *const names[] = { "flops",        "flops_per_second",
-                                         "bytes",        "bytes_per_second",
-                                         "peak_flops",   "share",
-                                         "memory_bytes", "share_of_memory" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        json_object_set_new(j, names[i], json_real(numbers[i]));
-    json_object_set_new(j, "pairs", json_real(r->pairs));
-    json_object_set_new(j, "density", json_real(r->density));
-    json_object_set_new(j, "tiles_full", json_integer(r->tiles_full));
-    json_object_set_new(j, "tiles_part", json_integer(r->tiles_part));
-    json_object_set_new(j, "tiles_skipped", json_integer(r->tiles_skipped));
-    json_object_set_new(j, "work_bytes", json_integer((json_int_t)r->work_bytes));
-    json_object_set_new(j, "saved_bytes", json_integer((json_int_t)r->saved_bytes));
-    if (row->old > 0) {
-        json_object_set_new(j, "old_seconds", json_real(row->old));
-        json_object_set_new(j, "speedup", json_real(row->old / r->median));
-    }
-    json_object_set_new(j, "plan", json_string(r->plan));
-    return j;
-}
-
-static int print_rows_json(const struct args *a, const foci_ctx *ctx,
-                           const struct bench_row *rows, int n)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, row_json(&rows[i]));
-    return print_json(a, json_pack("{s:s, s:i, s:o}", "version", foci_version(),
-                                   "threads", foci_ctx_threads(ctx), "cases", list));
-}
-
-static void print_rows(const foci_ctx *ctx, const struct bench_row *rows, int n,
-                       bool compared)
-{
-    struct output_table     *t = table_create(compared ? "lrrrrrrrrrr" : "lrrrrrrrrr");
-    static const char *const heads[] = { "case",    "median ms", "+-%",     "FLOP/s",
-                                         "of peak", "B/s",       "of rate", "memory",
-                                         "density", "reps",      "speed-up" };
-    char                     text[16];
-    for (int i = 0; i < (compared ? 11 : 10); i++)
-        table_cell(t, "%s", heads[i]);
-    for (int i = 0; i < n; i++) {
-        const struct bench_result *r = &rows[i].r;
-        table_cell(t, "%s", rows[i].c.text);
-        table_cell(t, "%.3f", 1e3 * r->median);
-        table_cell(t, "%.0f", 50 * (r->high - r->low) / r->median);
-        table_cell(t, "%s", thousands(r->flops / r->median, text));
-        table_cell(t, "%.0f%%", 100 * r->flops / r->median / peak(&rows[i]));
-        table_cell(t, "%s", thousands(r->bytes / r->median, text));
-        table_cell(t, "%.0f%%", 100 * r->bytes / r->median / memory_rate(&rows[i]));
-        table_cell(t, "%s", thousands(memory(&rows[i]), text));
-        table_cell(t, "%.3g%%", 100 * r->density);
-        table_cell(t, "%d", r->reps);
-        if (!compared) continue;
-        if (rows[i].old > 0)
-            table_cell(t, "%.2f", rows[i].old / r->median);
-        else
-            table_cell(t, "-");
-    }
-    table_print(t, stdout);
-    table_free(t);
-
-    printf("\n%d threads, warm caches; +-%%: half the distance of the quartiles\n",
-           foci_ctx_threads(ctx));
-    for (int i = 0; i < n; i++)
-        printf("\n%s\n%s", rows[i].c.text, rows[i].r.plan);
-}
-
 /* Seconds of each case in a file that --json wrote. */
-static int compare(const struct args *a, const char *path, struct bench_row *rows, int n)
+static int compare_with(const struct args *a, const char *path, struct bench_row *rows,
+                        int n)
 {
     json_error_t error;
     FILE        *in = fopen(path, "rb");
@@ -340,32 +242,57 @@ void bench_case_free(struct bench_case *c)
     bench_lists_free(c);
 }
 
+/* Rows of cases that are ready to be measured. */
+static int prepare(const struct args *a, foci_ctx *ctx, const struct run_verb *given,
+                   const char *const *texts, struct bench_row *rows, int n)
+{
+    const char *old = opt_text(a, "compare");
+    int         code = EXIT_OK;
+
+    for (int i = 0; i < n && !code; i++)
+        code = bench_is_product(texts[i])
+                   ? prepare_product(a, ctx, texts[i], &rows[i].c)
+                   : bench_prepare(given, texts[i], &rows[i].c);
+    if (!code) code = check_lists(given, rows, n);
+    if (!code && old) code = compare_with(a, old, rows, n);
+    if (!code && opt_text(a, "csv")) code = check_output(a, opt_text(a, "csv"));
+    return code;
+}
+
 static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *texts,
                        int n)
 {
     struct run_verb   given = { .a = a, .ctx = ctx };
-    const char       *old = opt_text(a, "compare");
     struct bench_row *rows = need((size_t)n, sizeof *rows);
-    int               status = run_lists_only(&given);
-    for (int i = 0; i < n && status == EXIT_OK; i++)
-        status = bench_is_product(texts[i])
-                     ? bench_product_parse(a, texts[i], &rows[i].c)
-                     : bench_prepare(&given, texts[i], &rows[i].c);
-    if (status == EXIT_OK) status = check_lists(&given, rows, n);
-    if (status == EXIT_OK && old) status = compare(a, old, rows, n);
-    if (status == EXIT_OK) status = run_all(a, ctx, rows, n);
-    if (status == EXIT_OK && a->json)
-        status = print_rows_json(a, ctx, rows, n);
-    else if (status == EXIT_OK)
-        print_rows(ctx, rows, n, old != NULL);
 
+    int code = run_lists_only(&given);
+    if (!code) code = prepare(a, ctx, &given, texts, rows, n);
+    if (!code) code = run_all(a, ctx, rows, n);
+    if (!code) {
+        bench_compare_rows(rows, n, opt_text(a, "baseline"));
+        code = bench_show(a, ctx, rows, n);
+    }
     for (int i = 0; i < n; i++) {
         bench_case_free(&rows[i].c);
         bench_release(&rows[i].r);
     }
     free(rows);
     run_lists_free(&given);
-    return status;
+    return code;
+}
+
+/* All cases, with the baseline before them if it is none of them; to be freed. */
+static const char **with_baseline(const char *const *texts, const char *base, int *n)
+{
+    const char **all = need((size_t)*n + 1, sizeof *all);
+    bool         among = !base;
+
+    for (int i = 0; i < *n && !among; i++)
+        among = strcmp(texts[i], base) == 0;
+    if (!among) all[0] = base;
+    memcpy(all + !among, texts, (size_t)*n * sizeof *all);
+    *n += !among;
+    return all;
 }
 
 static int run(const struct args *a)
@@ -374,8 +301,11 @@ static int run(const struct args *a)
     if (!ctx) return EXIT_FAILED;
 
     enum { N_DEFAULT = sizeof default_cases / sizeof *default_cases };
-    const int status = a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
-                                  : bench_cases(a, ctx, default_cases, N_DEFAULT);
+    int          n = a->n_words ? a->n_words : N_DEFAULT;
+    const char **all = with_baseline(a->n_words ? a->words : default_cases,
+                                     opt_text(a, "baseline"), &n);
+    const int status = bench_cases(a, ctx, all, n);
+    free(all);
     foci_ctx_free(ctx);
     return status;
 }
@@ -400,10 +330,19 @@ static const struct option options[] = {
       .kind = KIND_TEXT,
       .many = true,
       .help = "a list that planning asks for, instead of one made up" },
+    { .name = "baseline",
+      .arg = "CASE",
+      .kind = KIND_TEXT,
+      .help = "show how many times its tokens a second each case has" },
     { .name = "compare",
       .arg = "FILE",
       .kind = KIND_TEXT,
       .help = "show the speed-up over what --json wrote to FILE" },
+    { .name = "markdown", .help = "print the table in Markdown, and no plans" },
+    { .name = "csv",
+      .arg = "FILE",
+      .kind = KIND_TEXT,
+      .help = "all that is measured of each case as .csv too" },
     { 0 },
 };
 
@@ -415,6 +354,7 @@ static const char *const examples[] = {
     "foci bench softmax/b4h8n1024w512/bf16/both 'gau(relu2)/b4n1024w512/bf16/fwd'",
     "foci bench product/m4096n1024k1024/bf16/nn product/m1n4096k4096/f32/nt",
     "foci bench --json > old.json; foci bench --compare old.json",
+    "foci bench linear/h8n8192d64c/bf16/fwd --baseline softmax/h8n8192d64c/bf16/fwd",
     NULL,
 };
 
@@ -432,7 +372,11 @@ const struct verb verb_bench = {
         "which each of b states has m keys).  Rates are of the median; the peak is\n"
         "that of products in registers, measured before and after each case, and the\n"
         "rate of bytes that of reading or copying as many of them over and over; the\n"
-        "density is the share of the pairs that are seen.  Lists are made\n"
+        "density is the share of the pairs that are seen.  Tokens a second are "
+        "queries,\n"
+        "the new ones of steps.  A case that needs more memory than there is is "
+        "refused\n"
+        "before any is measured.  Lists are made\n"
         "up where none are given: layouts of which a quarter is seen, 16 tokens "
         "spread\n"
         "evenly.  Words, where they are read, are of four tokens.\n\n"

@@ -36,6 +36,20 @@ struct bench_result {
     char   *plan; /* as it describes itself */
 };
 
+/* A case, what was measured of it, and the machine around it. */
+struct bench_row {
+    struct bench_case   c;
+    struct bench_result r;
+    foci_machine        before, after;
+    double              old; /* seconds in the file compared with; 0: not there */
+    double ratio;            /* of tokens a second to those of the baseline; 0: none */
+};
+
+/* bench_show.c: fill in the ratios to the case called `baseline` (NULL: there is none); print
+ * rows as options say. */
+void bench_compare_rows(struct bench_row *rows, int n, const char *baseline);
+int bench_show(const struct args *a, foci_ctx *ctx, const struct bench_row *rows, int n);
+
 /* Time a case until there are `reps` repetitions and `time` seconds of them.  EXIT_OK,
  * or a status with the message printed.  bench_release() in both cases. */
 int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, int reps,
@@ -62,6 +76,19 @@ struct bench_job {
 /* Bytes of its tensors and parameters, but for inputs in `drawn` (NULL: none are). */
 size_t bench_job_bytes(const foci_plan *plan, enum pass pass,
                        const struct bench_input *drawn);
+/* bench_memory.c: bytes that executing a case takes, of which inputs in `drawn` are there
+ * already. */
+foci_status bench_plan_bytes(const foci_plan *plan, const struct bench_case *c,
+                             bool device, const struct bench_input *drawn,
+                             double *bytes);
+foci_status bench_layer_bytes(const foci_layer *layer, const struct bench_case *c,
+                              double *bytes);
+double      bench_product_bytes(foci_ctx *ctx, const struct bench_case *c);
+/* What can be had now; whether so much can: the address space may have a limit of its own;
+ * EXIT_FAILED with the message printed where it cannot. */
+double bench_most_memory(void);
+bool   bench_fits(double bytes);
+int bench_refuse_memory(const struct args *a, const struct bench_case *c, double bytes);
 /* Open it on inputs that outlive it, and execute it forward once.  bench_job_close() in any
  * case. */
 foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,

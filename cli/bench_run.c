@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "foci/mechanism.h"
 
 enum { WARM = 2, MAX_REPS = 100000 };
 
@@ -58,35 +59,10 @@ int32_t *bench_words(int64_t seqs, int64_t n)
     return words;
 }
 
-/* Whether the plan reads q, k or x: without it, executing is refused. */
-static bool reads(const foci_plan *plan, char tensor)
-{
-    static _Alignas(64) float some[16];
-    const char                name[] = { tensor, 0 };
-    foci_problem              p = { FOCI_SIZED(foci_problem) };
-
-    foci_plan_get_problem(plan, &p);
-    int32_t *const words = bench_words(p.batch, p.len_q);
-    float *const   zeros = need((size_t)foci_plan_param_floats(plan), sizeof *zeros);
-    const foci_io  io = { FOCI_SIZED(foci_io),
-                          .q = tensor == 'q' ? NULL : some,
-                          .k = tensor == 'k' ? NULL : some,
-                          .x = tensor == 'x' ? NULL : some,
-                          .v = some,
-                          .o = some,
-                          .words = words,
-                          .params = zeros,
-                          .work = some };
-
-    const bool lacks = io_lacks(plan, &io, name);
-    free(zeros);
-    free(words);
-    return lacks;
-}
-
 void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
 {
-    return reads(plan, 'x') ? bench_draw(p->dtype, n * (size_t)p->dim_x, 5) : NULL;
+    return run_reads(plan) & FOCI_READ_X ? bench_draw(p->dtype, n * (size_t)p->dim_x, 5)
+                                         : NULL;
 }
 
 /* Elements of the tensors of a plan; 0 of those that are not read. */
@@ -99,16 +75,17 @@ static struct extents extents_of(const foci_plan *plan)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
+    const unsigned reads = run_reads(plan);
     foci_plan_get_problem(plan, &p);
     const size_t q = (size_t)(p.batch * p.heads) * (size_t)p.len_q;
     const size_t k = (size_t)(p.batch * p.kv_heads) * (size_t)p.len_k;
     const size_t qk = (size_t)p.dim_qk, v = (size_t)p.dim_v;
     return (struct extents){
         .dtype = p.dtype,
-        .q = reads(plan, 'q') ? q * qk : 0,
-        .k = reads(plan, 'k') ? k * qk : 0,
+        .q = reads & FOCI_READ_Q ? q * qk : 0,
+        .k = reads & FOCI_READ_K ? k * qk : 0,
         .v = k * v,
-        .x = reads(plan, 'x') ? (size_t)(p.batch * p.len_q * p.dim_x) : 0,
+        .x = reads & FOCI_READ_X ? (size_t)(p.batch * p.len_q * p.dim_x) : 0,
         .o = q * v,
         .params = (size_t)foci_plan_param_floats(plan),
     };

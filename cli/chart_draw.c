@@ -440,8 +440,8 @@ static size_t rows_of(const struct drawing *d)
 static void draw_legend(struct drawing *d)
 {
     for (size_t i = 0; i < d->c->n; i++) {
-        const double x =
-            d->f.x + (double)(i / rows_of(d)) * d->f.width / (double)columns_of(d);
+        const size_t column = i / rows_of(d);
+        const double x = d->f.x + (double)column * d->f.width / (double)columns_of(d);
         const double y =
             d->f.y + d->f.height + UNDER + 12 + CHART_ROW * (double)(i % rows_of(d));
         picture_group(d->to, d->c->series[i].number + 1);

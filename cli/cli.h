@@ -252,18 +252,27 @@ int print_json(const struct args *a, json_t *value);
 json_t *json_lines(const char *text);
 
 /* A table whose columns line up.  `columns` has a letter for each, l or r for the
- * side its cells stand at.  Cells are added from left to right, row by row. */
+ * side its cells stand at.  Cells are added from left to right, row by row.  The first row
+ * of table_headed() names the columns. */
 struct output_table;
 struct output_table *table_create(const char *columns);
+struct output_table *table_headed(const char *columns);
 void table_cell(struct output_table *t, const char *format, ...) CLI_PRINTF(2, 3);
 /* A cell with a name, and the one beside it. */
 void table_pair(struct output_table *t, const char *name, const char *format, ...)
     CLI_PRINTF(3, 4);
+/* Within the width of a terminal, if `out` is one. */
 void table_print(struct output_table *t, FILE *out);
 void table_free(struct output_table *t);
-/* The same as a file of comma-separated values, as RFC 4180 has them. */
+void table_print_markdown(const struct output_table *t, FILE *out);
+/* As a file of comma-separated values, as RFC 4180 has them. */
 foci_status table_write_csv(foci_ctx *ctx, const struct output_table *t,
                             const char *path);
+
+/* Characters of a line ($COLUMNS, or what the terminal says); 0: `out` is no terminal. */
+int terminal_width(FILE *out);
+/* Whether bold text shows as such: on a terminal that can, unless NO_COLOR is set. */
+bool terminal_emphasis(FILE *out);
 
 /* "1.23 G": three digits and a prefix of thousands, for rates and counts. */
 const char *thousands(double x, char text[16]);

@@ -24,7 +24,8 @@ static const struct option options[] = {
       .kind = KIND_TEXT },
     { .name = "seeds",
       .arg = "N",
-      .help = "runs of each arm, with seeds that follow one another (default 3)",
+      .help = "runs of each arm, with seeds that follow one another (default 3, of "
+              "generated tasks 5)",
       .kind = KIND_WHOLE,
       .min = 1,
       .max = 10000 },
@@ -91,6 +92,16 @@ static const struct option options[] = {
       .arg = "K/N",
       .help = "do the share K of N of the runs, from 1 on",
       .kind = KIND_TEXT },
+    { .name = "within",
+      .arg = "S",
+      .help = "begin no run that would not end within so many seconds from now, as far "
+              "as runs so far tell",
+      .kind = KIND_REAL,
+      .min = 0,
+      .max = 1e9 },
+    { .name = "test-done",
+      .help = "measure and test the runs that are done, though others are missing, "
+              "where their models will not stay" },
     { .name = "dry-run", .help = "list the runs, with an estimate of the time" },
     { .name = "markdown", .help = "print tables in Markdown" },
     OPTIONS_COMPARE_LENGTH,
@@ -172,8 +183,25 @@ static int tell_refused(const struct comparison *c, size_t *able)
     return code;
 }
 
-/* Tuning, then the runs that it chose; *all: those of all parts are done. */
-static int do_runs(struct comparison *c, bool *all)
+/* What is left to do, where this process does a part. */
+static void tell_parts(const struct comparison *c, bool complete, int64_t missing)
+{
+    if (!complete)
+        note(c->a, "tuning is not over in other parts: when it is, --resume goes on");
+    else if (missing)
+        note(c->a, "runs that are not done, those of other parts among them: %lld",
+             (long long)missing);
+    else if (opt_flag(c->a, "test-done"))
+        note(c->a, "all runs are done: foci report %s prints the table", c->out);
+    else
+        note(c->a,
+             "all runs are done: foci compare --resume --out %s measures costs, tests, "
+             "and prints the table",
+             c->out);
+}
+
+/* Tuning, then the runs that it chose; at the end costs and the test set. */
+static int do_runs(struct comparison *c)
 {
     bool    complete;
     json_t *list = plan_tuning(c);
@@ -186,17 +214,9 @@ static int do_runs(struct comparison *c, bool *all)
     code = runs_do(c, list);
     if (!code && c->parts > 1) code = compare_folder_read(c);
     const int64_t missing = runs_missing(c, list);
-    *all = complete && !missing;
-    if (!code && !complete)
-        note(c->a, "tuning is not over in other parts: when it is, --resume goes on");
-    else if (!code && missing)
-        note(c->a, "runs of other parts are not done: %lld", (long long)missing);
-    else if (!code && c->parts > 1)
-        note(c->a,
-             "all runs are done: foci compare --resume --out %s measures costs, tests, "
-             "and prints the table",
-             c->out);
-    if (!code && *all && c->parts == 1) {
+    const bool    all = complete && !missing && c->parts == 1;
+    if (!code && c->parts > 1) tell_parts(c, complete, missing);
+    if (!code && (all || opt_flag(c->a, "test-done"))) {
         code = runs_measure(c, list);
         if (!code && runs_have_test(c)) code = runs_test(c, list);
     }
@@ -206,14 +226,13 @@ static int do_runs(struct comparison *c, bool *all)
 
 static int work(struct comparison *c)
 {
-    bool   all;
     size_t able;
     int    code = runs_check(c);
 
     if (code) return code;
     const int refused = tell_refused(c, &able);
     if (!able) return refused;
-    if ((code = do_runs(c, &all))) return code;
+    if ((code = do_runs(c))) return code;
     if (c->parts > 1) return refused;
     json_t *summary = judge(c);
     if (!summary) return EXIT_FAILED;
@@ -233,6 +252,7 @@ static int run_with(struct comparison *c, json_t *given)
         (code = share_threads(c)))
         return code;
     if (opt_flag(c->a, "retry")) c->tried = json_object();
+    if (opt_flag(c->a, "within")) c->until = seconds() + opt_real(c->a, "within", 0);
     hold_signals();
     code = opt_flag(c->a, "dry-run") ? runs_print(c) : work(c);
     if (signal_waits()) fflush(stdout);

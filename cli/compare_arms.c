@@ -19,11 +19,12 @@ bool arms_may_have(const char *option)
 {
     /* Data, the budget, and what a run is told by the runner. */
     static const char *const common[] = {
-        "data",        "source",     "target",       "labels",        "task",
-        "reverse",     "valid",      "valid-target", "examples",      "documents",
-        "out",         "resume",     "check",        "config",        "steps",
-        "tokens",      "time-limit", "patience",     "seed",          "log",
-        "tensorboard", "threads",    "valid-every",  "valid-batches",
+        "data",    "source",      "target",       "labels",      "task",
+        "reverse", "valid",       "valid-target", "examples",    "documents",
+        "out",     "resume",      "check",        "config",      "steps",
+        "epochs",  "tokens",      "time-limit",   "patience",    "seed",
+        "log",     "tensorboard", "threads",      "valid-every", "valid-batches",
+        "preset",
     };
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (!strcmp(common[i], option)) return false;

@@ -186,7 +186,7 @@ static void take_output(struct compare_child *k)
     if (p->n + 4096 >= p->cap) {
         const size_t cap = 2 * p->cap + 16384;
         char        *more = need(cap, 1);
-        if (p->n) memcpy(more, k->out, p->n);
+        if (k->out) memcpy(more, k->out, p->n);
         free(k->out);
         k->out = more;
         p->cap = cap;

@@ -175,7 +175,7 @@ int definition_complete(const struct args *a, foci_ctx *ctx, json_t *d)
     const char *task = json_string_value(json_object_get(d, "task"));
     preset(d, "version", json_string(foci_version()));
     preset(d, "seed", json_integer(1));
-    preset(d, "seeds", json_integer(3));
+    preset(d, "seeds", json_integer(made ? 5 : 3)); /* small tasks vary more */
     preset(d, "examples", json_pack("[i]", 0));
     if (json_object_get(d, "tune")) preset(d, "tune_seeds", json_integer(1));
     preset(d, "metric", json_string(preset_metric(d, task)));

@@ -16,8 +16,18 @@
 
 enum { FEW = 3, MORE = 13 };
 
-/* Seconds of the runs of an arm so far, the mean; NAN: none is done. */
-static double known_seconds(const struct comparison *c, const json_t *name)
+/* What runs that take as long have in common: "softmax on 5000 examples"; to be freed. */
+static char *sort_of(const json_t *run)
+{
+    const char   *arm = json_string_value(json_object_get(run, "arm"));
+    const int64_t examples = json_integer_value(json_object_get(run, "examples"));
+
+    return examples ? compare_text("%s on %lld examples", arm, (long long)examples)
+                    : compare_text("%s", arm);
+}
+
+/* Seconds of the runs of a sort so far, the mean; NAN: none is done. */
+static double known_seconds(const struct comparison *c, const char *sort)
 {
     const char *id;
     json_t     *record;
@@ -27,10 +37,12 @@ static double known_seconds(const struct comparison *c, const json_t *name)
     json_object_foreach(json_object_get(c->results, "runs"), id, record)
     {
         const json_t *seconds = json_object_get(record, "seconds");
-        if (!json_equal(json_object_get(record, "arm"), (json_t *)name)) continue;
-        if (!json_is_number(seconds)) continue;
-        sum += json_number_value(seconds);
-        n++;
+        char         *own = sort_of(record);
+        if (!strcmp(own, sort) && json_is_number(seconds)) {
+            sum += json_number_value(seconds);
+            n++;
+        }
+        free(own);
     }
     return n ? sum / n : NAN;
 }
@@ -59,6 +71,7 @@ static json_t *time_steps(struct comparison *c, const json_t *run, int steps,
     struct compare_children one;
     struct compare_child   *k = NULL;
 
+    json_object_del(options, "epochs");
     json_object_del(options, "tokens");
     json_object_del(options, "time-limit");
     json_object_del(options, "patience");
@@ -92,13 +105,21 @@ static double option_of(const json_t *run, const char *name)
     return text ? strtod(text, NULL) : 0;
 }
 
-/* Steps that the budget of a run allows, of `tokens` each; 0: they cannot be told. */
-static double steps_of(const json_t *run, double tokens)
+/* Steps that the budget of a run allows, of `tokens` each, in passes of `batches`; 0: they
+ * cannot be told. */
+static double steps_of(const json_t *run, double tokens, double batches)
 {
-    const double steps = option_of(run, "steps"), budget = option_of(run, "tokens");
+    const double each[] = {
+        option_of(run, "steps"),
+        ceil(option_of(run, "epochs") * batches / fmax(option_of(run, "accumulate"), 1)),
+        tokens > 0 ? option_of(run, "tokens") / tokens : 0,
+    };
+    double least = 0; /* what ends the run first */
 
-    if (steps > 0) return steps;
-    if (budget > 0) return tokens > 0 ? budget / tokens : 0;
+    if (option_of(run, "epochs") > 0 && batches <= 0) return 0;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        if (each[i] > 0 && (least <= 0 || each[i] < least)) least = each[i];
+    if (least > 0) return least;
     return option_of(run, "patience") > 0 ? 0 : 1000;
 }
 
@@ -114,17 +135,33 @@ static double timed_seconds(struct comparison *c, const json_t *run)
     const double tokens = json_number_value(json_object_get(more, "tokens")) / MORE;
     const double step = fmax((b - a) / (MORE - FEW), 0);
     const double rest = fmax(whole[0] - FEW * step, 0);
-    const double limit = option_of(run, "time-limit"), steps = steps_of(run, tokens);
+    const double batches = json_number_value(json_object_get(more, "batches"));
+    const double limit = option_of(run, "time-limit");
+    const double steps = steps_of(run, tokens, batches);
 
     json_decref(few);
     json_decref(more);
     if (!timed || (steps <= 0 && limit <= 0)) return NAN;
-    const bool   by_steps = option_of(run, "steps") > 0 || option_of(run, "tokens") > 0;
+    const bool by_steps = option_of(run, "steps") > 0 || option_of(run, "epochs") > 0 ||
+                          option_of(run, "tokens") > 0;
     const double most = limit > 0 ? limit : INFINITY;
     return rest + (by_steps || limit <= 0 ? fmin(most, steps * step) : limit);
 }
 
-/* Seconds of each arm, by name. */
+/* Seconds of a run of this sort, and how they are known. */
+static json_t *estimate_one(struct comparison *c, const json_t *run, const char *sort)
+{
+    const double known = known_seconds(c, sort);
+    const double each = isfinite(known) ? known : timed_seconds(c, run);
+
+    return json_pack("{s:o, s:s}", "seconds",
+                     isfinite(each) ? json_real(each) : json_null(), "from",
+                     isfinite(known)  ? "its results so far"
+                     : isfinite(each) ? "a few timed steps, without validations"
+                                      : "nothing: it could not be timed");
+}
+
+/* By sort, what a run of it takes. */
 static json_t *estimate(struct comparison *c, const json_t *list)
 {
     json_t *seconds = json_object(), *run;
@@ -132,18 +169,10 @@ static json_t *estimate(struct comparison *c, const json_t *list)
 
     json_array_foreach(list, i, run)
     {
-        const json_t *name = json_object_get(run, "arm");
-        const char   *text = json_string_value(name);
-        if (json_object_get(seconds, text) || signal_count()) continue;
-        const double known = known_seconds(c, name);
-        const double each = isfinite(known) ? known : timed_seconds(c, run);
-        json_object_set_new(
-            seconds, text,
-            json_pack("{s:o, s:s}", "seconds",
-                      isfinite(each) ? json_real(each) : json_null(), "from",
-                      isfinite(known)  ? "its results so far"
-                      : isfinite(each) ? "a few timed steps, without validations"
-                                       : "nothing: it could not be timed"));
+        char *sort = sort_of(run);
+        if (!json_object_get(seconds, sort) && !signal_count())
+            json_object_set_new(seconds, sort, estimate_one(c, run, sort));
+        free(sort);
     }
     return seconds;
 }
@@ -168,17 +197,51 @@ static json_t *list_runs(const struct comparison *c, const json_t *list,
                                   json_pack("{s:s, s:O, s:s, s:b, s:s}", "id", id,
                                             "arm", json_object_get(run, "arm"), "phase",
                                             phase, "done", done, "command", command));
-            const json_t *each = json_object_get(
-                json_object_get(seconds,
-                                json_string_value(json_object_get(run, "arm"))),
-                "seconds");
+            char         *sort = sort_of(run);
+            const json_t *each =
+                json_object_get(json_object_get(seconds, sort), "seconds");
             if (!done) *total += json_number_value(each);
+            free(sort);
         }
         free(command);
         json_decref(words);
         free(folder);
     }
     return out;
+}
+
+/* Seconds of the runs that are known when tuning is over, with the values chosen: those of
+ * seeds that tuning does not do.  They are shared out among parts; *n counts those of all. */
+static double later_seconds(const struct comparison *c, const json_t *seconds,
+                            int64_t *n)
+{
+    const json_t *sizes = json_object_get(c->definition, "examples");
+    const int64_t seeds = json_integer_value(json_object_get(c->definition, "seeds"));
+    const int64_t more =
+        seeds - json_integer_value(json_object_get(c->definition, "tune_seeds"));
+    json_t *grid = plan_grid(c->definition), *arm, *size;
+    double *mean = need(json_array_size(grid), sizeof *mean), total = 0;
+    size_t  i, k;
+
+    *n = 0;
+    json_array_foreach(c->arms, i, arm)
+    {
+        json_array_foreach(sizes, k, size)
+        {
+            const int64_t count = json_integer_value(size);
+            if (more < 1 || plan_choice(c, arm, count, grid, mean) >= 0) continue;
+            json_t *run = plan_run(c, arm, 1, count, json_array_get(grid, 0));
+            char   *sort = sort_of(run);
+            total += (double)more * json_number_value(json_object_get(
+                                        json_object_get(seconds, sort), "seconds"));
+            *n += more;
+            free(sort);
+            json_decref(run);
+        }
+    }
+    free(mean);
+    json_decref(grid);
+    return total / c->parts;
 }
 
 static void print_estimate(const struct comparison *c, const json_t *seconds,
@@ -215,23 +278,27 @@ int runs_print(struct comparison *c)
     json_t    *all = list_runs(c, tuning, seconds, "tuning", &total), *run;
     json_t    *rest = list_runs(c, runs, seconds, "runs", &total);
     size_t     i;
+    int64_t    later;
 
+    total += later_seconds(c, seconds, &later);
     json_array_extend(all, rest);
     json_decref(rest);
     json_decref(tuning);
     json_decref(runs);
     if (c->a->json)
-        return print_json(c->a, json_pack("{s:o, s:o, s:f, s:i, s:i, s:b}", "runs", all,
-                                          "arms", seconds, "seconds", total / c->jobs,
-                                          "jobs", c->jobs, "threads", c->threads,
-                                          "complete", complete));
+        return print_json(c->a,
+                          json_pack("{s:o, s:I, s:o, s:f, s:i, s:i, s:b}", "runs", all,
+                                    "later", (json_int_t)later, "arms", seconds,
+                                    "seconds", total / c->jobs, "jobs", c->jobs,
+                                    "threads", c->threads, "complete", complete));
     json_array_foreach(all, i, run)
     {
         printf("%s%s\n", json_is_true(json_object_get(run, "done")) ? "# done: " : "",
                json_string_value(json_object_get(run, "command")));
     }
-    if (!complete)
-        printf("# then each arm with the values that tuning chose, for all seeds\n");
+    if (later)
+        printf("# then %lld runs with the values that tuning chooses, of all seeds\n",
+               (long long)later);
     print_estimate(c, seconds, total);
     json_decref(all);
     json_decref(seconds);

@@ -287,7 +287,7 @@ static int read_all(const struct args *a, json_t *d)
     }
     if (opt_text(a, "tune") && (code = read_tune(a, d))) return code;
     if (opt_text(a, "axis") && (code = read_axis(a, d))) return code;
-    if ((code = read_test(a, d))) return code;
+    if ((code = read_test(a, d)) || (code = compare_take_folder(a, d))) return code;
     return read_metric(a, d);
 }
 

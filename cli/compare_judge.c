@@ -74,6 +74,12 @@ static void take_run(struct judgement *j, struct judged_arm *x, int64_t s,
     const bool    ok = status && !strcmp(status, "ok");
     const json_t *train = json_object_get(record, "train");
 
+    json_t *floors = json_object_get(
+        json_object_get(record_of(j, !strcmp(j->split, "test") ? "tests" : "runs", run),
+                        j->split),
+        "floors");
+
+    if (floors) json_object_set(j->summary, "floors", floors);
     if (costs) x->costs = json_object_get(json_object_get(costs, "costs"), "costs");
     x->value[s] = ok ? quality_of(j, run) : NAN;
     x->outputs[s] = json_string_value(json_object_get(

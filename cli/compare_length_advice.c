@@ -122,7 +122,7 @@ static void print_crossings(const struct lengths *w)
     struct curves        c = curves_of(w);
     struct growth_range *ranges;
     const int            n = lowest(w, &c, &ranges);
-    struct output_table *t = table_create("lll");
+    struct output_table *t = table_headed("lll");
 
     table_cell(t, "mechanism");
     table_cell(t, "faster than softmax from");

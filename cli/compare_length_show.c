@@ -59,7 +59,7 @@ static void print_rows(const struct lengths *w)
 {
     static const char *const heads[] = { "length",   "mechanism", "median ms", "+-%",
                                          "tokens/s", "x softmax", "memory",    "error" };
-    struct output_table     *t = table_create("rlrrrrrr");
+    struct output_table     *t = table_headed("rlrrrrrr");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);

@@ -16,7 +16,6 @@
 enum { MOST_EXECUTIONS = 10000, PROBE = 1024, FAR_FROM_PROBE = 4096, PROBES = 3 };
 
 static const double turn_seconds = 0.02;
-static const double most_memory = 0.9; /* share of what is available */
 
 /* A mechanism whose turn it is from time to time. */
 struct turn {
@@ -165,37 +164,6 @@ static double expect(const struct lengths *w, int spec, int i, double flops)
     return fmax(by_growth, by_flops);
 }
 
-/* Bytes that opening it takes; inputs that are drawn are there already. */
-static foci_status memory_of(const struct lengths *w, const struct turn *t,
-                             const struct bench_input *inputs, double *bytes)
-{
-    const int64_t pages = t->c.problem.len_k / FOCI_PAGE + 2;
-    foci_pool    *pool = NULL;
-
-    if (w->pass == PASS_STEP && !on_device(w->ctx)) {
-        const foci_status status = foci_pool_create(t->plan, 0, &pool);
-        if (!status)
-            *bytes =
-                (double)pages * (double)foci_pool_page_bytes(pool) +
-                (double)foci_step_work_bytes(pool, 1, FOCI_PAGE, t->c.problem.len_k);
-        foci_pool_free(pool);
-        return status;
-    }
-    *bytes = (double)bench_job_bytes(t->plan, t->c.pass, inputs) +
-             (double)foci_plan_work_bytes(t->plan) +
-             (double)foci_plan_saved_bytes(t->plan);
-    return FOCI_OK;
-}
-
-/* Whether so much can be had now; the address space may have a limit of its own. */
-static bool fits(double bytes)
-{
-    if (!(bytes < most_memory * memory_available()) || bytes > 0x1p62) return false;
-    void *const all = malloc((size_t)bytes + 1);
-    free(all);
-    return all != NULL;
-}
-
 /*
  * Turns
  */
@@ -225,15 +193,16 @@ static enum opened admit(const struct lengths *w, int spec, int i, struct turn *
     char                text[32], had[16];
 
     foci_status status = plan_turn(w, w->specs[spec], w->length[i], t);
-    if (!status) status = memory_of(w, t, inputs, &bytes);
+    if (!status)
+        status = bench_plan_bytes(t->plan, &t->c, on_device(w->ctx), inputs, &bytes);
     if (status) {
         skip(cell, "%s", foci_errmsg(w->ctx));
         return SKIPPED;
     }
-    if (!fits(bytes)) {
+    if (!bench_fits(bytes)) {
         if (beside) return LATER;
         skip(cell, "it needs %sB of memory, and %sB can be had", thousands(bytes, text),
-             thousands(most_memory * memory_available(), had));
+             thousands(bench_most_memory(), had));
         return SKIPPED;
     }
     const double expected = 2 * expect(w, spec, i, t->flops);

@@ -1,5 +1,5 @@
-/* compare_measure.c -- one child after the other, with nothing beside it: whether an arm can do
- * the task, what its model costs, and what runs reach on the test set.
+/* compare_measure.c -- whether an arm can do the task and what its model costs, one child after
+ * the other with nothing beside it; and what runs reach on the test set.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,33 +20,44 @@ static int append_news(struct comparison *c, json_t *record)
     return EXIT_OK;
 }
 
-/* The record of one child goes into the journal. */
-static int note_one(struct comparison *c, const char *kind, const char *id,
-                    const json_t *words, const char *name)
+static int interrupted(const struct comparison *c)
 {
-    struct compare_child k = { 0 };
+    return failure(c->a, "interrupted: foci compare --resume --out %s goes on", c->out);
+}
 
-    if (!children_run(c->a, words, &k)) {
-        free(k.out);
-        free(k.err);
-        return failure(c->a, "interrupted: foci compare --resume --out %s goes on",
-                       c->out);
-    }
-    json_t *result = children_result(&k);
+/* The record of a child that has ended goes into the journal. */
+static int note_child(struct comparison *c, const char *kind, const char *id,
+                      const json_t *words, const char *name,
+                      const struct compare_child *k)
+{
+    json_t *result = children_result(k);
     json_t *record = results_record(kind, id, result ? "ok" : "failed");
     char   *command = children_command(words);
-    char   *reason = children_reason(&k);
+    char   *reason = children_reason(k);
+
     json_object_set_new(record, "command", json_string(command));
     if (result)
         json_object_set_new(record, name, result);
     else
         json_object_set_new(record, "reason",
-                            compare_string(!strcmp(kind, "check") ? k.err : reason));
+                            compare_string(!strcmp(kind, "check") ? k->err : reason));
     free(command);
     free(reason);
+    return append_news(c, record);
+}
+
+/* Run a child, with nothing beside it, for its record. */
+static int note_one(struct comparison *c, const char *kind, const char *id,
+                    const json_t *words, const char *name)
+{
+    struct compare_child k = { 0 };
+
+    const int code = children_run(c->a, words, &k)
+                         ? note_child(c, kind, id, words, name, &k)
+                         : interrupted(c);
     free(k.out);
     free(k.err);
-    return append_news(c, record);
+    return code;
 }
 
 static bool is_known(const struct comparison *c, const char *id)
@@ -115,6 +126,7 @@ int runs_measure(struct comparison *c, const json_t *list)
             const char *id = json_string_value(json_object_get(run, "id"));
             const char *arm = json_string_value(json_object_get(run, "arm"));
             if (code || is_measured(measured, run) || !is_done_well(c, run)) continue;
+            if (pass && !run_is_own(c, run)) continue;
             if (pass == 0 && !results_get(c->results, "costs", id)) continue;
             if (pass) {
                 char   *folder = run_folder(c, run);
@@ -134,26 +146,77 @@ int runs_measure(struct comparison *c, const json_t *list)
     return code;
 }
 
+/*
+ * The test set: some runs at a time, as results do not depend on what is beside them
+ */
+
+struct testing {
+    struct comparison      *c;
+    const json_t           *list;
+    size_t                  next; /* of the list */
+    struct compare_children children;
+    const char             *last; /* the run that ended last */
+    int                     code;
+};
+
+static void start_test(struct testing *t, json_t *run)
+{
+    char   *folder = run_folder(t->c, run);
+    json_t *words = run_test_words(t->c, folder);
+
+    t->code = find_model(t->c, folder);
+    if (!t->code) t->code = children_start(&t->children, words, run);
+    json_decref(words);
+    free(folder);
+}
+
+static void start_tests(struct testing *t)
+{
+    while (!t->code && !signal_count() && t->children.busy < t->children.n &&
+           t->next < json_array_size(t->list)) {
+        json_t     *run = json_array_get(t->list, t->next++);
+        const char *id = json_string_value(json_object_get(run, "id"));
+        if (run_is_own(t->c, run) && is_done_well(t->c, run) &&
+            !results_get(t->c->results, "tests", id))
+            start_test(t, run);
+    }
+}
+
+static void end_test(struct testing *t, struct compare_child *k)
+{
+    const json_t *run = k->user;
+    char         *folder = run_folder(t->c, run);
+    json_t       *words = run_test_words(t->c, folder);
+    int           code;
+
+    if (children_were_stopped(k))
+        code = signal_count() ? EXIT_OK : interrupted(t->c);
+    else
+        code = note_child(t->c, "test", json_string_value(json_object_get(run, "id")),
+                          words, "test", k);
+    if (!t->code) t->code = code;
+    t->last = json_string_value(json_object_get(run, "id"));
+    json_decref(words);
+    free(folder);
+    children_release(&t->children, k);
+}
+
 int runs_test(struct comparison *c, const json_t *list)
 {
+    struct testing  t = { .c = c, .list = list, .last = "" };
     struct progress progress;
-    json_t         *run;
-    size_t          i;
 
     progress_begin(&progress, c->a, "test sets", (int64_t)json_array_size(list));
-    json_array_foreach(list, i, run)
-    {
-        const char *id = json_string_value(json_object_get(run, "id"));
-        if (!is_done_well(c, run) || results_get(c->results, "tests", id)) continue;
-        char   *folder = run_folder(c, run);
-        json_t *words = run_test_words(c, folder);
-        int     code = find_model(c, folder);
-        progress_tick(&progress, (int64_t)i, id);
-        if (!code) code = note_one(c, "test", id, words, "test");
-        json_decref(words);
-        free(folder);
-        if (code) return code;
+    children_create(&t.children, c->a, c->jobs);
+    start_tests(&t);
+    while (t.children.busy) {
+        struct compare_child *k = children_wait(&t.children);
+        if (k) end_test(&t, k);
+        start_tests(&t);
+        if (*t.last)
+            progress_tick(&progress, (int64_t)t.next - t.children.busy, t.last);
     }
+    children_free(&t.children);
     progress_end(&progress);
-    return EXIT_OK;
+    return t.code || !signal_count() ? t.code : interrupted(c);
 }

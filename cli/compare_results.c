@@ -73,9 +73,24 @@ static void put(json_t *results, json_t *record)
 struct journal {
     const struct args *a;
     json_t            *results;
-    const char        *path;
+    const char        *folder, *path;
     const char       **version;
 };
+
+/* Where a folder was moved, or brought from another machine, the results on each example lie
+ * beside the journal and not where it says. */
+static void find_outputs(const struct journal *j, json_t *record)
+{
+    const char *id = json_string_value(json_object_get(record, "id"));
+    json_t     *test = json_object_get(record, "test");
+    char       *path = compare_text("%s/runs/%s/test.jsonl", j->folder, id);
+
+    if (json_object_get(test, "outputs") && access(path, R_OK) == 0) {
+        json_t *text = json_string(path); /* NULL where it is not UTF-8 */
+        if (text) json_object_set_new(test, "outputs", text);
+    }
+    free(path);
+}
 
 /* EXIT_FAILED only where going on would mix what does not belong together. */
 static int take_line(struct journal *j, const char *text, size_t bytes, int number)
@@ -103,6 +118,7 @@ static int take_line(struct journal *j, const char *text, size_t bytes, int numb
         json_decref(record);
         return code;
     }
+    find_outputs(j, record);
     put(j->results, record);
     if (!*j->version) *j->version = strdup(version);
     if (!*j->version) no_memory("a version");
@@ -171,7 +187,7 @@ int results_load(const struct args *a, json_t *results, const char *folder,
     if (n < 0) return failure(a, "%s: %s", folder, strerror(errno));
     for (int i = 0; i < n; i++) {
         char          *path = compare_text("%s/%s", folder, files[i]->d_name);
-        struct journal j = { a, results, path, version };
+        struct journal j = { a, results, folder, path, version };
         if (!code) code = read_journal(&j, own && !strcmp(own, files[i]->d_name));
         free(path);
         free(files[i]);

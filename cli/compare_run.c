@@ -385,7 +385,7 @@ static bool is_pending(const struct comparison *c, const json_t *run)
     return c->tried && strcmp(status, "ok") != 0 && !json_object_get(c->tried, id);
 }
 
-static bool is_own(const struct comparison *c, const json_t *run)
+bool run_is_own(const struct comparison *c, const json_t *run)
 {
     return json_integer_value(json_object_get(run, "owner")) == c->part;
 }
@@ -404,12 +404,39 @@ int64_t runs_missing(const struct comparison *c, const json_t *list)
     return n;
 }
 
+/* Seconds of the longest run so far: of an arm, or of all where `arm` is NULL. */
+static double longest(const struct comparison *c, const json_t *arm)
+{
+    const char *id;
+    json_t     *record;
+    double      most = 0;
+
+    json_object_foreach(json_object_get(c->results, "runs"), id, record)
+    {
+        if (!arm || json_equal(json_object_get(record, "arm"), (json_t *)arm))
+            most = fmax(most, json_number_value(json_object_get(record, "seconds")));
+    }
+    return most;
+}
+
+/* Whether a run that begins now would probably end behind --within. */
+static bool is_late(const struct comparison *c, const json_t *run)
+{
+    if (c->until <= 0) return false;
+    const double own = longest(c, json_object_get(run, "arm"));
+    return seconds() + (own > 0 ? own : longest(c, NULL)) > c->until;
+}
+
+/* What is late is left for --resume, and so is what comes behind it, of all arms alike. */
 static void start_more(struct runner *r)
 {
     while (!r->stop && !signal_count() && r->children.busy < r->children.n &&
            r->next < json_array_size(r->list)) {
-        const json_t *run = json_array_get(r->list, r->next++);
-        if (is_own(r->c, run) && is_pending(r->c, run)) start_run(r, run);
+        const json_t *run = json_array_get(r->list, r->next);
+        const bool    mine = run_is_own(r->c, run) && is_pending(r->c, run);
+        if (mine && is_late(r->c, run)) break;
+        r->next++;
+        if (mine) start_run(r, run);
     }
 }
 
@@ -444,7 +471,7 @@ static void count(struct runner *r)
 
     json_array_foreach(r->list, i, run)
     {
-        if (!is_own(r->c, run)) continue;
+        if (!run_is_own(r->c, run)) continue;
         r->total++;
         r->done += !is_pending(r->c, run);
     }
@@ -471,7 +498,14 @@ int runs_do(struct comparison *c, const json_t *list)
     progress_end(&r.progress);
     children_free(&r.children);
     if (r.code) return r.code;
-    if (!r.stop && !signal_count()) return EXIT_OK;
+    if (!r.stop && !signal_count()) {
+        if (r.done < r.total)
+            note(c->a,
+                 "%lld of %lld runs are done, and the next would end too late: "
+                 "foci compare --resume --out %s goes on",
+                 (long long)r.done, (long long)r.total, c->out);
+        return EXIT_OK;
+    }
     return failure(
         c->a,
         "interrupted, %lld of %lld runs are done: foci compare --resume --out "

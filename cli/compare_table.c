@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/comparison.h"
+#include "foci/text.h"
 
 /* Rows of cells; the first row names the columns. */
 struct sheet {
@@ -39,38 +40,19 @@ static void heads(struct sheet *s, const char *const *names)
         cell(s, compare_text("%s", *names));
 }
 
-static void print_markdown(const char *columns, const json_t *cells)
-{
-    const size_t n = strlen(columns);
-    size_t       i;
-    json_t      *text;
-
-    json_array_foreach(cells, i, text)
-    {
-        printf("| ");
-        for (const char *p = json_string_value(text); *p; p++)
-            printf(*p == '|' ? "\\|" : "%c", *p);
-        printf(i % n == n - 1 ? " |\n" : " ");
-        for (size_t c = 0; i == n - 1 && c < n; c++)
-            printf("| %s %s", columns[c] == 'r' ? "--:" : "---",
-                   c == n - 1 ? "|\n" : "");
-    }
-}
-
 static void print_sheet(const json_t *sheet, bool markdown)
 {
     const char          *columns = json_string_value(json_object_get(sheet, "columns"));
     const json_t        *cells = json_object_get(sheet, "cells");
-    struct output_table *t = markdown ? NULL : table_create(columns);
+    struct output_table *t = table_headed(columns);
     size_t               i;
     json_t              *text;
 
-    if (markdown) {
-        print_markdown(columns, cells);
-        return;
-    }
     json_array_foreach(cells, i, text) { table_cell(t, "%s", json_string_value(text)); }
-    table_print(t, stdout);
+    if (markdown)
+        table_print_markdown(t, stdout);
+    else
+        table_print(t, stdout);
     table_free(t);
 }
 
@@ -175,6 +157,17 @@ static char *chance(double p)
     return p < 0.0005 ? compare_text("<0.001") : small(p, 3);
 }
 
+/* What resampled examples of the test set say. */
+static void test_cells(struct sheet *s, const json_t *sentences, int digits)
+{
+    const double low = real(sentences, "low"), high = real(sentences, "high");
+
+    cell(s, isfinite(low) && isfinite(high)
+                ? compare_text("[%+.*f, %+.*f]", digits, low, digits, high)
+                : compare_text("-"));
+    cell(s, chance(real(sentences, "p_randomisation")));
+}
+
 static void quality_row(const struct printing *p, struct sheet *s, const json_t *arm,
                         bool tuned)
 {
@@ -193,8 +186,7 @@ static void quality_row(const struct printing *p, struct sheet *s, const json_t 
     cell(s, interval(real(d, "mean"), real(d, "low"), real(d, "high"), 1, digits, true));
     cell(s, compare_text("%s", base ? "baseline" : verdict ? verdict : "-"));
     cell(s, chance(real(d, "p_holm")));
-    if (p->sentences)
-        cell(s, chance(real(json_object_get(d, "sentences"), "p_randomisation")));
+    if (p->sentences) test_cells(s, json_object_get(d, "sentences"), digits);
     cell(s, compare_text("%lld/%lld", (long long)failed,
                          (long long)json_integer_value(json_object_get(arm, "done"))));
     cell(s, runs_text(p, json_object_get(arm, "runs")));
@@ -206,7 +198,7 @@ static struct sheet quality_sheet(const struct printing *p, bool several, bool t
     struct sheet s = sheet_create("");
 
     snprintf(s.columns, sizeof s.columns, "%sl%srrlr%srl", several ? "r" : "",
-             tuned ? "l" : "", p->sentences ? "r" : "");
+             tuned ? "l" : "", p->sentences ? "rr" : "");
     if (several) cell(&s, compare_text("examples"));
     cell(&s, compare_text("arm"));
     if (tuned) cell(&s, compare_text("chosen"));
@@ -214,7 +206,10 @@ static struct sheet quality_sheet(const struct printing *p, bool several, bool t
     cell(&s, compare_text("difference, %s", p->m->unit));
     cell(&s, compare_text("verdict"));
     cell(&s, compare_text("p (Holm)"));
-    if (p->sentences) cell(&s, compare_text("p (test set)"));
+    if (p->sentences) {
+        cell(&s, compare_text("over the test set"));
+        cell(&s, compare_text("p (test set)"));
+    }
     cell(&s, compare_text("failed"));
     cell(&s, compare_text("each seed"));
     return s;
@@ -397,6 +392,34 @@ static void add_arms(const struct printing *p, json_t *lines)
     }
 }
 
+/* What rules reach that learn nothing: "chance 12.5 %, last value 25.0 %". */
+static void add_floors(const struct printing *p, json_t *lines)
+{
+    const char *name;
+    json_t     *floor;
+    char       *text = NULL;
+
+    json_object_foreach(json_object_get(p->summary, "floors"), name, floor)
+    {
+        char *more = compare_text("%s%s %.1f %%", text ? text : "floors: ", name,
+                                  100 * json_number_value(floor));
+        free(text);
+        text = compare_text("%s, ", more);
+        free(more);
+    }
+    if (!text) return;
+    text[strlen(text) - 2] = '\0';
+    line(lines, text);
+}
+
+static void add_signature(const struct printing *p, json_t *lines)
+{
+    if (!strcmp(p->m->key, "bleu"))
+        line(lines, compare_text("BLEU %s", foci_bleu_signature()));
+    if (!strcmp(p->m->key, "chrf2"))
+        line(lines, compare_text("chrF2 %s", foci_chrf_signature()));
+}
+
 static json_t *head_lines(const struct printing *p)
 {
     const json_t *s = p->summary;
@@ -422,6 +445,8 @@ static json_t *head_lines(const struct printing *p)
                                    json_string_value(json_object_get(s, "task"))),
                       json_object_get(s, "options")));
     add_arms(p, lines);
+    add_signature(p, lines);
+    add_floors(p, lines);
     add_missing(p, lines);
     return lines;
 }

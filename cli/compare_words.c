@@ -112,6 +112,7 @@ json_t *run_test_words(const struct comparison *c, const char *folder)
         json_array_extend(words, more);
         json_decref(more);
         if (is_generated(c)) json_array_append_new(words, json_string("--slices"));
+        if (is_generated(c)) json_array_append_new(words, json_string("--floors"));
     }
     more = words_create("--outputs", outputs, NULL);
     json_array_extend(words, more);

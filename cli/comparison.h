@@ -13,6 +13,7 @@
  * repeated by hand.
  *
  *     compare_given.c    the definition, as the command line gives it
+ *     compare_data.c     files of a folder of data
  *     compare_define.c   completed, and together with that of a folder
  *     compare_folder.c   locks; the definition of a folder joins the one given
  *     compare_arms.c     arms, and an axis along an argument of their specs
@@ -45,6 +46,7 @@ struct comparison {
     char               journal[64]; /* the file in `out` that this process appends to */
     int                part, parts; /* 0 of 1 without --part */
     int                jobs, threads; /* children at once, and the threads of each */
+    double             until;         /* seconds() by which runs are to end; 0: any */
     int                locks[2];      /* files that are locked */
     json_t            *tried;         /* runs that --retry began again, by id */
 };
@@ -90,6 +92,10 @@ const char                  *compare_metric_list(void);
 
 /* The most points of a grid of --tune. */
 enum { COMPARE_POINTS = 10000 };
+
+/* compare_data.c: where --data is a folder, its files are what models are trained, validated and
+ * tested by.  EXIT_OK, or a status with the message printed. */
+int compare_take_folder(const struct args *a, json_t *definition);
 
 /* compare_preset.c: write the preset of the generator that options name out among them. */
 int compare_take_preset(const struct args *a, json_t *options);
@@ -218,6 +224,9 @@ char *children_command(const json_t *words);
 /* Do those of the list that are not done. */
 int runs_do(struct comparison *c, const json_t *list);
 
+/* Whether a run belongs to this part. */
+bool run_is_own(const struct comparison *c, const json_t *run);
+
 /* The validations in the log of a run, [[step, loss, valid_loss, valid_accuracy]]. */
 json_t *run_curve(const char *folder);
 
@@ -232,7 +241,7 @@ int64_t runs_missing(const struct comparison *c, const json_t *list);
 int runs_check(struct comparison *c);
 
 /* What the finished runs of a list cost, one of each arm, and what they reach on the test
- * set. */
+ * set; of this part. */
 int runs_measure(struct comparison *c, const json_t *list);
 int runs_test(struct comparison *c, const json_t *list);
 

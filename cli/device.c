@@ -10,15 +10,6 @@ bool on_device(const foci_ctx *ctx)
     return foci_ctx_get_device(ctx, &d) == FOCI_OK && d.name;
 }
 
-bool io_lacks(const foci_plan *plan, const foci_io *io, const char *name)
-{
-    char text[512] = "", wanted[64];
-
-    const int n = snprintf(wanted, sizeof wanted, "io.%s is NULL", name);
-    return foci_io_check(plan, io, NULL, text, sizeof text) != FOCI_OK &&
-           strncmp(text, wanted, (size_t)n) == 0;
-}
-
 const char *device_reason(const foci_ctx *ctx, foci_status status)
 {
     const bool told = status == FOCI_ERR_DEVICE || status == FOCI_ERR_MEMORY;

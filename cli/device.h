@@ -24,9 +24,6 @@ struct device_copy {
 /* Whether plans on ctx run on a device. */
 bool on_device(const foci_ctx *ctx);
 
-/* Whether io->NAME is NULL and an execution needs it; tested before other pointers are. */
-bool io_lacks(const foci_plan *plan, const foci_io *io, const char *name);
-
 /* The message of a failure; that of the device, if there is one. */
 const char *device_reason(const foci_ctx *ctx, foci_status status);
 

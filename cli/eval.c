@@ -4,6 +4,7 @@
 
 #include "cli/eval.h"
 #include "cli/floors.h"
+#include "foci/text.h"
 
 static const struct option options[] = {
     OPTIONS_DATA,
@@ -131,9 +132,15 @@ static int judge_translations(struct judged *j, struct listening *l, json_t *o,
 
     if (code) return code;
     json_object_set_new(o, "bleu", json_real(b.bleu));
+    json_object_set_new(o, "bleu_signature", json_string(foci_bleu_signature()));
+    json_object_set_new(o, "brevity", json_real(b.brevity));
     json_object_set_new(o, "chrf2", json_real(b.chrf));
+    json_object_set_new(o, "chrf2_signature", json_string(foci_chrf_signature()));
     table_pair(t, "BLEU", "%.2f", b.bleu);
+    table_pair(t, "brevity penalty", "%.3f", b.brevity);
     table_pair(t, "chrF2", "%.2f", b.chrf);
+    table_pair(t, "signature of BLEU", "%s", foci_bleu_signature());
+    table_pair(t, "signature of chrF2", "%s", foci_chrf_signature());
     return EXIT_OK;
 }
 

@@ -59,7 +59,7 @@ static void print_cell(struct output_table *t, double x)
 
 static void print_attentions(const struct costs *c)
 {
-    struct output_table *t = table_create("lrrl");
+    struct output_table *t = table_headed("lrrl");
 
     table_pair(t, "heads of", "concentration");
     table_pair(t, "error", "attention");

@@ -138,7 +138,7 @@ void slices_print(const struct slices *s, FILE *out)
 {
     for (int i = 0; i < s->n; i++) {
         const struct slice  *one = &s->slice[i];
-        struct output_table *t = table_create("lrrr");
+        struct output_table *t = table_headed("lrrr");
         struct slice_value   v;
         char                 name[48];
         table_pair(t, one->name, "labels");

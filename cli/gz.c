@@ -99,22 +99,43 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Where the name of an array begins in "FILE.npz#NAME"; NULL: it has none. */
-static const char *array_name(const char *path)
+static bool is_file(const char *text, size_t n)
 {
-    const char *at = strstr(path, ".npz#");
-    return at ? at + 5 : NULL;
+    struct stat st;
+    char       *path = need(n + 1, 1);
+
+    memcpy(path, text, n);
+    const bool there = n && stat(path, &st) == 0;
+    free(path);
+    return there;
+}
+
+const char *array_of_path(const char *text)
+{
+    if (is_file(text, strlen(text))) return NULL;
+    for (const char *at = text; (at = strchr(at, ':')); at++)
+        if (at[1] && is_file(text, (size_t)(at - text))) return at + 1;
+    return NULL;
+}
+
+/* The same of an archive, whether it is there or not, by the end of its name. */
+static const char *array_of_archive(const char *text)
+{
+    static const char end[] = ".npz:";
+    const char       *at = strstr(text, end);
+
+    return at && at[sizeof end - 1] ? at + sizeof end - 1 : NULL;
 }
 
 bool path_is_array(const char *path)
 {
-    return array_name(path) || ends_with(path, ".npy") || ends_with(path, ".npz") ||
-           ends_with(path, ".npy.gz");
+    return array_of_archive(path) || ends_with(path, ".npy") ||
+           ends_with(path, ".npz") || ends_with(path, ".npy.gz");
 }
 
 int text_open(const struct args *a, const char *path, foci_reader *reader)
 {
-    const char *name = array_name(path);
+    const char *name = array_of_archive(path);
 
     if (!name) return open_gz(a, path, reader);
     char *archive = need(1, strlen(path) + 1);

@@ -135,7 +135,7 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
 static void print_levels(const foci_ctx *ctx)
 {
     const char          *name, *state;
-    struct output_table *t = table_create("ll");
+    struct output_table *t = table_headed("ll");
 
     table_pair(t, "CPU level", "state");
     for (int i = 0; (name = foci_cpu_level(ctx, i, &state)); i++)
@@ -149,7 +149,7 @@ static void print_levels(const foci_ctx *ctx)
 static void print_kernels(const foci_ctx *ctx)
 {
     const char          *name, *level, *above, *why;
-    struct output_table *t = table_create("lll");
+    struct output_table *t = table_headed("lll");
 
     table_pair(t, "kernel", "taken from");
     table_cell(t, "higher levels");
@@ -171,7 +171,7 @@ static void print_kernels(const foci_ctx *ctx)
 static void print_measured(const foci_machine *m)
 {
     char                 text[16];
-    struct output_table *t = table_create("lr");
+    struct output_table *t = table_headed("lr");
 
     table_pair(t, "measured", "per second");
     table_pair(t, "f32 products", "%sflop", thousands(m->f32_flops, text));

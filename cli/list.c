@@ -261,7 +261,7 @@ static void print_mechanisms(foci_ctx *ctx)
     const foci_mech_def     *d;
     char                     reads[32];
 
-    struct output_table *t = table_create("llllllll");
+    struct output_table *t = table_headed("llllllll");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     for (int i = 0; (d = foci_mechanism(ctx, i)); i++) {
@@ -283,7 +283,7 @@ static void print_rest(foci_ctx *ctx)
     const foci_mod_def *d;
     const char         *alias, *meaning;
 
-    struct output_table *t = table_create("ll");
+    struct output_table *t = table_headed("ll");
     table_cell(t, "modifier");
     table_cell(t, "summary");
     for (int i = 0; (d = foci_modifier(ctx, i)); i++) {
@@ -295,7 +295,7 @@ static void print_rest(foci_ctx *ctx)
     table_free(t);
 
     if (!foci_alias(0, &meaning)) return;
-    t = table_create("ll");
+    t = table_headed("ll");
     table_cell(t, "alias");
     table_cell(t, "meaning");
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
@@ -318,7 +318,7 @@ static const char *word_at(const char *words, int index, int *len)
 
 static void print_args(const struct entry *e)
 {
-    struct output_table *t = table_create("lrll");
+    struct output_table *t = table_headed("lrll");
     table_cell(t, "  argument");
     table_cell(t, "default");
     table_cell(t, "accepted");
@@ -352,7 +352,7 @@ static void print_args(const struct entry *e)
 
 static void print_tensors(const struct entry *e)
 {
-    struct output_table *t = table_create("llll");
+    struct output_table *t = table_headed("llll");
     table_cell(t, "  tensor");
     table_cell(t, "of a head");
     table_cell(t, "kept");
@@ -374,7 +374,7 @@ static void print_tensors(const struct entry *e)
 
 static void print_list(const foci_list_def *d)
 {
-    struct output_table *t = table_create("ll");
+    struct output_table *t = table_headed("ll");
     table_cell(t, "  list");
     table_cell(t, "help");
     table_cell(t, "  %s", d->name);
@@ -447,20 +447,11 @@ static bool find_entry(const foci_ctx *ctx, const char *name, struct entry *e)
 
 static int no_such_name(const struct args *a, const foci_ctx *ctx, const char *name)
 {
-    char                 hint[96];
-    const foci_mech_def *mech;
-    const foci_mod_def  *mod;
-    const char          *alias, *meaning;
-    struct guess         n = { .word = name };
+    char hint[240];
 
-    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++)
-        guess_offer(&n, mech->name);
-    for (int i = 0; (mod = foci_modifier(ctx, i)); i++)
-        guess_offer(&n, mod->name);
-    for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
-        guess_offer(&n, alias);
+    foci_name_hint(ctx, name, hint, sizeof hint);
     return usage_error(a, "no mechanism, modifier or alias '%s'%s; see foci list", name,
-                       guess_hint(&n, hint, sizeof hint));
+                       hint);
 }
 
 static int list_one(const struct args *a, foci_ctx *ctx, const char *name)

@@ -234,13 +234,20 @@ static void draw_token(struct picture *to, double x, double y, enum style style,
     picture_text(to, x, y, AT_END, style, INK, "%s", text);
 }
 
+/* One token of so many has room for its name. */
+static int token_step(const struct map_side *s)
+{
+    const double pitch = (double)s->cell / s->step;
+    return s->step * (int)ceil((TOKEN_LINE - 2) / (pitch * s->step));
+}
+
 /* Tokens along both sides, as many as have room; the first `before` places have none. */
 static void draw_tokens(struct picture *to, const struct map_side *s, int64_t n,
                         const struct map_tokens *tokens, int64_t before, double x,
                         double y, bool down)
 {
     const double pitch = (double)s->cell / s->step;
-    const int    every = s->step * (int)ceil((TOKEN_LINE - 2) / (pitch * s->step));
+    const int    every = token_step(s);
 
     for (int64_t i = before + (-before % every + every) % every; i < n; i += every) {
         const double at = (double)i * pitch + s->cell / 2.0;
@@ -405,7 +412,7 @@ static void draw_scale(const struct map *m, struct picture *to, const struct lay
 static void draw_head(const struct map *m, struct picture *to, const struct layout *l,
                       const struct map_shading *s)
 {
-    char    title[1200], cells[120] = "";
+    char    title[1200], cells[120] = "", tokens[60] = "";
     int64_t pairs = 0, all = 0;
 
     for (int i = 0; i < m->n_panels; i++) {
@@ -416,11 +423,14 @@ static void draw_head(const struct map *m, struct picture *to, const struct layo
     if (l->queries.step > 1 || l->keys.step > 1)
         snprintf(cells, sizeof cells, "; each cell the %s of %d x %d",
                  s->support ? "share seen" : "mean", l->queries.step, l->keys.step);
+    const int step = token_step(&l->keys);
+    if (m->tokens[0].n && step > 1)
+        snprintf(tokens, sizeof tokens, "; one token of %d is named", step);
     picture_cut(m->title, (to->width - 2 * MARGIN) / TITLE_WIDTH, title, sizeof title);
     picture_text(to, MARGIN, 32, AT_START, STYLE_TITLE, INK, "%s", title);
     picture_text(to, MARGIN, 51, AT_START, STYLE_PLAIN, SOFT,
-                 "%s; %.3g %% of pairs seen%s", m->about,
-                 100 * (double)pairs / (double)all, cells);
+                 "%s; %.3g %% of pairs seen%s%s", m->about,
+                 100 * (double)pairs / (double)all, cells, tokens);
 }
 
 static int width_of(const struct map *m, const struct layout *l)

@@ -274,7 +274,7 @@ void map_print(const struct map *m)
         "heads", "pairs", "density", "keys a query", "weights of a pair", "mechanism"
     };
     const bool           names = m->n_panels && m->panels[0].of->name;
-    struct output_table *t = table_create(names ? "llrrlll" : "lrrlll");
+    struct output_table *t = table_headed(names ? "llrrlll" : "lrrlll");
 
     if (names) table_cell(t, "attention");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)

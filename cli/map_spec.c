@@ -229,6 +229,7 @@ static void free_run(struct run_verb *r)
     array_free(&r->words);
     free(r->params);
     free(r->dparams);
+    free(r->given);
     run_lists_free(r);
     foci_plan_free(r->plan);
 }

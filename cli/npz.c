@@ -16,7 +16,7 @@
 
 #include "cli/gz.h"
 
-enum { STORED = 0, DEFLATED = 8, CHUNK = 1 << 16, NAME_MOST = 255 };
+enum { STORED = 0, DEFLATED = 8, CHUNK = 1 << 16 };
 enum { END_BYTES = 22, COMMENT_MOST = 65535, ENTRY_BYTES = 46, LOCAL_BYTES = 30 };
 
 /* A member that is being read. */
@@ -45,8 +45,8 @@ static unsigned long number(const unsigned char *p, int bytes)
  * The directory
  */
 
-struct archive {
-    const char    *path;
+struct npz {
+    const char    *path, *shown; /* shown: what messages begin with */
     FILE          *file;
     long           bytes;
     unsigned char *entries; /* the central directory */
@@ -66,33 +66,33 @@ static long find_end(const unsigned char *tail, long n)
     return -1;
 }
 
-static int read_directory(const struct args *a, struct archive *z)
+static int read_directory(const struct args *a, struct npz *z)
 {
     static unsigned char tail[END_BYTES + COMMENT_MOST];
 
     if (fseek(z->file, 0, SEEK_END) != 0 || (z->bytes = ftell(z->file)) < 0)
-        return failure(a, "%s: cannot be read: %s", z->path, strerror(errno));
+        return failure(a, "%s: cannot be read: %s", z->shown, strerror(errno));
     const long n = z->bytes < (long)sizeof tail ? z->bytes : (long)sizeof tail;
     if (!read_at(z->file, z->bytes - n, tail, (size_t)n))
-        return failure(a, "%s: cannot be read", z->path);
+        return failure(a, "%s: cannot be read", z->shown);
     const long at = find_end(tail, n);
     if (at < 0)
-        return failure(a, "%s: is no .npz archive, or one that was cut off", z->path);
+        return failure(a, "%s: is no .npz archive, or one that was cut off", z->shown);
     const unsigned long begin = number(tail + at + 16, 4);
     z->n_bytes = number(tail + at + 12, 4);
     if (begin == 0xffffffff)
         return failure(a, "%s: is larger than 4 GiB; write its arrays as .npy files",
-                       z->path);
+                       z->shown);
     if (begin > (unsigned long)z->bytes || z->n_bytes > (unsigned long)z->bytes - begin)
-        return failure(a, "%s: its directory lies beyond its end", z->path);
+        return failure(a, "%s: its directory lies beyond its end", z->shown);
     z->entries = need(z->n_bytes + 1, 1);
     if (!read_at(z->file, (long)begin, z->entries, z->n_bytes))
-        return failure(a, "%s: cannot be read", z->path);
+        return failure(a, "%s: cannot be read", z->shown);
     return EXIT_OK;
 }
 
 /* The entry at `at`, which is moved behind it; NULL: there is none. */
-static const unsigned char *next_entry(const struct archive *z, unsigned long *at)
+static const unsigned char *next_entry(const struct npz *z, unsigned long *at)
 {
     const unsigned char *e = z->entries + *at;
 
@@ -104,41 +104,58 @@ static const unsigned char *next_entry(const struct archive *z, unsigned long *a
     return e;
 }
 
-/* Whether the entry is NAME.npy. */
-static bool is_called(const unsigned char *e, const char *name)
+/* The name of the entry of an array, without .npy, and its length; NULL: it is of none. */
+static const char *entry_name(const unsigned char *e, size_t *len)
 {
-    const size_t n = number(e + 28, 2), m = strlen(name);
+    const size_t n = number(e + 28, 2);
     const char  *own = (const char *)e + ENTRY_BYTES;
 
-    return n == m + 4 && !memcmp(own, name, m) && !memcmp(own + m, ".npy", 4);
+    if (n < 4 || memcmp(own + n - 4, ".npy", 4) != 0) return NULL;
+    *len = n - 4;
+    return own;
 }
 
-static const unsigned char *find_entry(const struct archive *z, const char *name)
+/* Array number i; NULL beyond the last. */
+static const unsigned char *entry_at(const struct npz *z, int i)
 {
     const unsigned char *e;
     unsigned long        at = 0;
+    size_t               len;
 
     while ((e = next_entry(z, &at)))
-        if (is_called(e, name)) return e;
+        if (entry_name(e, &len) && i-- == 0) return e;
     return NULL;
 }
 
-/* The names of all arrays, as far as there is room. */
-static const char *list_names(const struct archive *z, char text[200])
+bool npz_name(const struct npz *z, int i, char name[NPZ_NAME])
 {
-    const unsigned char *e;
-    unsigned long        at = 0;
-    int                  n = 0;
+    const unsigned char *e = entry_at(z, i);
+    size_t               len = 0;
+    const char          *own = e ? entry_name(e, &len) : NULL;
 
-    text[0] = '\0';
-    while ((e = next_entry(z, &at)) && n < 150) {
-        const int len = (int)number(e + 28, 2);
-        n += snprintf(text + n, 200 - (size_t)n, "%s%.*s", n ? ", " : "",
-                      len > 44  ? 40
-                      : len > 4 ? len - 4
-                                : len,
-                      (const char *)e + ENTRY_BYTES);
-    }
+    if (own)
+        snprintf(name, NPZ_NAME, "%.*s", (int)(len < NPZ_NAME ? len : NPZ_NAME), own);
+    return own != NULL;
+}
+
+/* Its number; -1: there is none. */
+static int find_name(const struct npz *z, const char *name)
+{
+    char own[NPZ_NAME];
+
+    for (int i = 0; npz_name(z, i, own); i++)
+        if (strcmp(own, name) == 0) return i;
+    return -1;
+}
+
+/* The names of all arrays, as far as there is room. */
+static const char *list_names(const struct npz *z, char text[200])
+{
+    char name[NPZ_NAME];
+    int  n = 0;
+
+    for (int i = 0; n < 150 && npz_name(z, i, name); i++)
+        n += snprintf(text + n, 200 - (size_t)n, "%s%.40s", n ? ", " : "", name);
     return n ? text : "none";
 }
 
@@ -233,7 +250,7 @@ static void close_member(void *user)
 }
 
 /* What the directory says of a member, checked against the file. */
-static int check_entry(const struct args *a, const struct archive *z,
+static int check_entry(const struct args *a, const struct npz *z,
                        const unsigned char *e, const char *name, struct member *m)
 {
     unsigned char       local[LOCAL_BYTES];
@@ -243,41 +260,44 @@ static int check_entry(const struct args *a, const struct archive *z,
     m->crc = number(e + 16, 4);
     m->packed = number(e + 20, 4);
     m->bytes = number(e + 24, 4);
-    if (number(e + 8, 2) & 1) return failure(a, "%s#%s: is encrypted", z->path, name);
+    if (number(e + 8, 2) & 1) return failure(a, "%s:%s: is encrypted", z->shown, name);
     if (m->method != STORED && m->method != DEFLATED)
         return failure(a,
-                       "%s#%s: is packed by method %d; accepted are 0 (stored) and 8 "
+                       "%s:%s: is packed by method %d; accepted are 0 (stored) and 8 "
                        "(deflated)",
-                       z->path, name, m->method);
+                       z->shown, name, m->method);
     if (at > end - LOCAL_BYTES || !read_at(z->file, (long)at, local, sizeof local) ||
         memcmp(local, "PK\3\4", 4) != 0)
-        return failure(a, "%s#%s: there is no array where the directory says", z->path,
+        return failure(a, "%s:%s: there is no array where the directory says", z->shown,
                        name);
     const unsigned long begin =
         at + LOCAL_BYTES + number(local + 26, 2) + number(local + 28, 2);
     if (begin > end || m->packed > end - begin)
-        return failure(a, "%s#%s: lies beyond the end of the file", z->path, name);
+        return failure(a, "%s:%s: lies beyond the end of the file", z->shown, name);
     m->begin = (long)begin;
     return EXIT_OK;
 }
 
-static int open_entry(const struct args *a, struct archive *z, const unsigned char *e,
+static int open_entry(const struct args *a, const struct npz *z, const unsigned char *e,
                       const char *name, foci_reader *reader)
 {
     struct member *m = need(1, sizeof *m);
-    const size_t   bytes = strlen(z->path) + strlen(name) + 2;
+    const size_t   bytes = strlen(z->shown) + strlen(name) + 2;
 
-    m->file = z->file;
     if (check_entry(a, z, e, name, m)) {
         free(m);
         return EXIT_FAILED;
+    }
+    m->file = fopen(z->path, "rb");
+    if (!m->file) {
+        free(m);
+        return failure(a, "%s: cannot be opened: %s", z->shown, strerror(errno));
     }
     if (m->method == DEFLATED && inflateInit2(&m->z, -MAX_WBITS) != Z_OK)
         no_memory("an array that is compressed");
     m->inflating = m->method == DEFLATED;
     m->name = need(1, bytes);
-    snprintf(m->name, bytes, "%s#%s", z->path, name);
-    z->file = NULL;
+    snprintf(m->name, bytes, "%s:%s", z->shown, name);
     (void)rewind_member(m);
     *reader = (foci_reader){
         FOCI_SIZED(foci_reader), .name = m->name,         .user = m,
@@ -291,28 +311,60 @@ static int open_entry(const struct args *a, struct archive *z, const unsigned ch
  * Opening
  */
 
+bool npz_is(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char  first[4] = "";
+
+    const size_t n = file ? fread(first, 1, sizeof first, file) : 0;
+    if (file) fclose(file);
+    return n == sizeof first &&
+           (!memcmp(first, "PK\3\4", 4) || !memcmp(first, "PK\5\6", 4));
+}
+
+int npz_list(const struct args *a, const char *path, const char *shown, struct npz **out)
+{
+    struct npz *z = *out = need(1, sizeof *z);
+
+    *z = (struct npz){ .path = path, .shown = shown, .file = fopen(path, "rb") };
+    return z->file ? read_directory(a, z)
+                   : failure(a, "%s: cannot be opened: %s", shown, strerror(errno));
+}
+
+int npz_member(const struct args *a, const struct npz *z, int i, foci_reader *reader)
+{
+    char name[NPZ_NAME];
+
+    return npz_name(z, i, name) ? open_entry(a, z, entry_at(z, i), name, reader)
+                                : failure(a, "%s: has no array number %d", z->shown, i);
+}
+
+void npz_free(struct npz *z)
+{
+    if (!z) return;
+    if (z->file) fclose(z->file);
+    free(z->entries);
+    free(z);
+}
+
 /* The first of the names, up to NULL, that the archive has. */
 static int open_first(const struct args *a, const char *path, const char *const *names,
                       foci_reader *reader)
 {
-    struct archive z = { .path = path, .file = fopen(path, "rb") };
-    char           all[200];
-    int            status = EXIT_FAILED;
+    struct npz *z;
+    char        all[200];
+    int         found = -1, code = npz_list(a, path, path, &z);
 
-    if (!z.file) return failure(a, "%s: cannot be opened: %s", path, strerror(errno));
-    if (read_directory(a, &z) == EXIT_OK) {
-        const unsigned char *e = NULL;
-        int                  i = 0;
-        for (; names[i] && !(e = find_entry(&z, names[i]));)
-            i++;
-        status =
-            e ? open_entry(a, &z, e, names[i], reader)
-              : failure(a, "%s: has no array called %s; it has %s: name one as %s#NAME",
-                        path, names[0], list_names(&z, all), path);
-    }
-    free(z.entries);
-    if (z.file) fclose(z.file);
-    return status;
+    for (int i = 0; !code && found < 0 && names[i]; i++)
+        found = find_name(z, names[i]);
+    if (!code)
+        code = found < 0 ? failure(a,
+                                   "%s: has no array called %s; it has %s: name one as "
+                                   "%s:NAME",
+                                   path, names[0], list_names(z, all), path)
+                         : npz_member(a, z, found, reader);
+    npz_free(z);
+    return code;
 }
 
 int npz_open(const struct args *a, const char *path, const char *name,
@@ -320,9 +372,6 @@ int npz_open(const struct args *a, const char *path, const char *name,
 {
     const char *const names[] = { name, NULL };
 
-    if (strlen(name) > NAME_MOST)
-        return failure(a, "%s: names of arrays have %d characters at most", path,
-                       NAME_MOST);
     return open_first(a, path, names, reader);
 }
 

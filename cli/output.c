@@ -1,12 +1,11 @@
-/* output.c -- tables, JSON and messages. */
-#include <assert.h>
+/* output.c -- JSON, numbers and messages. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "foci/file.h"
+#include "foci/mechanism.h"
 
 enum { BRIEF = 96 }; /* bytes of a spec that a message begins with */
 
@@ -80,47 +79,11 @@ void note(const struct args *a, const char *format, ...)
  * What the user may have meant
  */
 
-enum { MAX_WORD = 63 };
-
-static int least(int a, int b, int c)
-{
-    const int d = a < b ? a : b;
-    return c < d ? c : d;
-}
-
-static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
-
-/* Letters to insert, delete or replace; capitals are no mistake. */
-static int edits(const char *a, const char *b)
-{
-    const int n = (int)strlen(a), m = (int)strlen(b);
-    int       row[MAX_WORD + 1];
-
-    if (n > MAX_WORD || m > MAX_WORD) return MAX_WORD;
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            const int above = row[j];
-            row[j] = least(above + 1, row[j - 1] + 1,
-                           diagonal + (small(a[i - 1]) != small(b[j - 1])));
-            diagonal = above;
-        }
-    }
-    return row[m];
-}
-
-/* Up to a third of the letters may be wrong; a beginning or an end of the name is
- * near as well. */
 void guess_offer(struct guess *n, const char *name)
 {
-    const size_t len = strlen(n->word);
-    int          d = edits(n->word, name);
+    const int d = foci_name_distance(n->word, name);
 
-    if (d > 1 && len >= 3 && strncmp(n->word, name, len) == 0) d = 1;
-    if (d > (int)(strlen(name) + 2) / 3 || (n->best && d >= n->distance)) return;
+    if (d < 0 || (n->best && d >= n->distance)) return;
     n->best = name;
     n->distance = d;
 }
@@ -155,133 +118,6 @@ json_t *json_lines(const char *text)
         text += len + (text[len] == '\n');
     }
     return list;
-}
-
-struct output_table {
-    const char *columns;
-    char      **cells;
-    int         n, cap;
-};
-
-struct output_table *table_create(const char *columns)
-{
-    struct output_table *t = need(1, sizeof *t);
-    t->columns = columns;
-    return t;
-}
-
-static void add_cell(struct output_table *t, const char *format, va_list list)
-{
-    va_list again;
-
-    if (t->n == t->cap) {
-        char **cells = need(2 * (size_t)t->cap + 64, sizeof *cells);
-        if (t->n) memcpy(cells, t->cells, (size_t)t->n * sizeof *cells);
-        free(t->cells);
-        t->cells = cells;
-        t->cap = 2 * t->cap + 64;
-    }
-    va_copy(again, list);
-    const int len = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    char *cell = need((size_t)(len < 0 ? 0 : len) + 1, 1);
-    if (len > 0) vsnprintf(cell, (size_t)len + 1, format, list);
-    t->cells[t->n++] = cell;
-}
-
-void table_cell(struct output_table *t, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    add_cell(t, format, list);
-    va_end(list);
-}
-
-void table_pair(struct output_table *t, const char *name, const char *format, ...)
-{
-    va_list list;
-    table_cell(t, "%s", name);
-    va_start(list, format);
-    add_cell(t, format, list);
-    va_end(list);
-}
-
-/* Characters, not bytes, of UTF-8. */
-static int width(const char *text)
-{
-    int n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-static int column_width(const struct output_table *t, int column)
-{
-    const int n_columns = (int)strlen(t->columns);
-    int       most = 0;
-    for (int i = column; i < t->n; i += n_columns)
-        if (width(t->cells[i]) > most) most = width(t->cells[i]);
-    return most;
-}
-
-void table_print(struct output_table *t, FILE *out)
-{
-    const int n_columns = (int)strlen(t->columns);
-    assert(n_columns > 0);
-    int *widths = need((size_t)n_columns, sizeof *widths);
-
-    for (int c = 0; c < n_columns; c++)
-        widths[c] = column_width(t, c);
-    for (int i = 0; i < t->n; i++) {
-        const int  c = i % n_columns;
-        const bool last = c == n_columns - 1 || i == t->n - 1;
-        const int  pad = widths[c] - width(t->cells[i]);
-        const bool right = t->columns[c] == 'r';
-
-        fprintf(out, "%*s%s%*s%s", right ? pad : 0, "", t->cells[i],
-                right || last ? 0 : pad, "", last ? "\n" : "  ");
-    }
-    free(widths);
-}
-
-/* A cell, in quotes where it has commas, quotes or ends of lines; its end. */
-static char *put_csv(char *out, const char *cell)
-{
-    const bool quoted = strpbrk(cell, ",\"\r\n") != NULL;
-
-    if (quoted) *out++ = '"';
-    for (; *cell; cell++) {
-        if (*cell == '"') *out++ = '"';
-        *out++ = *cell;
-    }
-    if (quoted) *out++ = '"';
-    return out;
-}
-
-foci_status table_write_csv(foci_ctx *ctx, const struct output_table *t,
-                            const char *path)
-{
-    const int n_columns = (int)strlen(t->columns);
-    size_t    most = 1;
-
-    for (int i = 0; i < t->n; i++)
-        most += 2 * strlen(t->cells[i]) + 3;
-    char *text = need(most, 1), *out = text;
-    for (int i = 0; i < t->n; i++) {
-        out = put_csv(out, t->cells[i]);
-        *out++ = (i + 1) % n_columns ? ',' : '\n';
-    }
-    const foci_status status = foci_file_write(ctx, path, text, (size_t)(out - text));
-    free(text);
-    return status;
-}
-
-void table_free(struct output_table *t)
-{
-    for (int i = 0; i < t->n; i++)
-        free(t->cells[i]);
-    free(t->cells);
-    free(t);
 }
 
 const char *thousands(double x, char text[16])

@@ -134,15 +134,13 @@ static const char *number(const struct frame *f, double x, char text[32])
     return text;
 }
 
-/* The lines of a decade, up to a 0, where `decades` of them are seen. */
-static const double *steps_within(double decades)
-{
-    static const double all[] = { 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9, 0 };
-    static const double most[] = { 1, 2, 3, 5, 7, 0 }, few[] = { 1, 2, 5, 0 };
-    static const double one[] = { 1, 0 };
+/* The lines of a decade, and of how many decades together they are drawn. */
+static const struct {
+    double step, most;
+} steps[] = { { 1, INFINITY }, { 2, FEW },   { 5, FEW }, { 3, 1 },
+              { 7, 1 },        { 1.5, 0.5 }, { 4, 0.5 }, { 6, 0.5 } };
 
-    return decades < 0.5 ? all : decades < 1 ? most : decades < FEW ? few : one;
-}
+enum { N_STEPS = sizeof steps / sizeof *steps };
 
 /* A line across, with its number, if it is within the axis. */
 static void draw_level(struct picture *to, const struct frame *f, double y, bool first)
@@ -166,8 +164,9 @@ static void draw_levels(struct picture *to, const struct frame *f, bool first)
         return;
     }
     for (double t = floor(f->bottom); t <= f->top; t++)
-        for (const double *step = steps_within(f->top - f->bottom); *step > 0; step++)
-            draw_level(to, f, *step * pow(10, t), first);
+        for (int i = 0; i < N_STEPS; i++)
+            if (f->top - f->bottom < steps[i].most)
+                draw_level(to, f, steps[i].step * pow(10, t), first);
 }
 
 /* A line down, with its number. */
@@ -188,10 +187,11 @@ static void draw_tens(struct picture *to, const struct frame *f)
     const double near = 1e-6, decades = f->right - f->left;
 
     for (double t = floor(f->left); t <= f->right; t++)
-        for (const double *step = steps_within(decades); *step > 0; step++) {
-            const double x = *step * pow(10, t);
-            if (log10(x) >= f->left - near && log10(x) <= f->right + near)
-                draw_column(to, f, x, decades < FEW - 1 || *step <= 1);
+        for (int i = 0; i < N_STEPS; i++) {
+            const double x = steps[i].step * pow(10, t);
+            if (decades < steps[i].most && log10(x) >= f->left - near &&
+                log10(x) <= f->right + near)
+                draw_column(to, f, x, decades < FEW - 1 || !i);
         }
 }
 

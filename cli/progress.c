@@ -43,15 +43,17 @@ static void print_bar(const struct progress *p, int64_t done, int width, char *t
     strcpy(text, "] ");
 }
 
-/* "[####------] 4 of 10 cases, 1.3 cases/s, 5 s left: softmax/..." within 79 columns, which
- * bar and rate leave to what is said. */
+/* "[####------] 4 of 10 cases, 1.3 cases/s, 5 s left: softmax/..." within 79 columns, or those
+ * of a narrower terminal, which bar and rate leave to what is said. */
 static void draw(struct progress *p, int64_t done, const char *what)
 {
-    enum { LINE = 79, WIDEST = 20 };
+    enum { LINE = 79, LEAST = 20, WIDEST = 20 };
     static const struct {
         int  width;
         bool rate;
     } forms[] = { { WIDEST, true }, { WIDEST, false }, { WIDEST / 2, false } };
+    const int    wide = terminal_width(stderr);
+    const int    most = wide > LEAST && wide <= LINE ? wide - 1 : LINE;
     const double now = (double)(done - p->before);
     const double each = now > 0 ? (seconds() - p->start) / now : 0;
     char         bar[WIDEST + 4], counted[64], rate[48] = "", left[32] = "", line[256];
@@ -64,9 +66,9 @@ static void draw(struct progress *p, int64_t done, const char *what)
         print_bar(p, done, forms[i].width, bar);
         snprintf(line, sizeof line, "%s%s%s%s: %s", bar, counted,
                  forms[i].rate ? rate : "", left, what);
-        if (strlen(line) <= LINE) break;
+        if (strlen(line) <= (size_t)most) break;
     }
-    fprintf(stderr, "\r%.*s\033[K", LINE, line);
+    fprintf(stderr, "\r%.*s\033[K", most, line);
     p->drawn = true;
 }
 

@@ -128,15 +128,14 @@ int report_number(struct report *r, const char *name)
 
 static int print_json_of(struct report *r)
 {
-    json_t *comparisons = json_array(), *all;
-
     if (r->n_comparisons == 1 && !json_array_size(r->lengths) &&
         !json_array_size(r->models))
         return print_json(r->a, json_incref(r->comparisons[0].summary));
+    json_t *comparisons = json_array();
     for (size_t i = 0; i < r->n_comparisons; i++)
         json_array_append(comparisons, r->comparisons[i].summary);
-    all = json_pack("{s:o, s:O, s:O}", "comparisons", comparisons, "lengths",
-                    r->lengths, "models", r->models);
+    json_t *all = json_pack("{s:o, s:O, s:O}", "comparisons", comparisons, "lengths",
+                            r->lengths, "models", r->models);
     return print_json(r->a, all);
 }
 
@@ -216,6 +215,7 @@ int report_of_comparison(const struct comparison *c, const json_t *summary)
     r.comparisons = &k;
     r.n_comparisons = 1;
     const int code = report_write(&r, path);
+    fflush(stdout); /* the table comes first, and its place last */
     if (!code) note(c->a, "the report is %s", path);
     json_decref(k.folders);
     let_go(&r);
@@ -231,6 +231,7 @@ int report_of_lengths(const struct args *a, foci_ctx *ctx, const char *folder)
     init(&r, a, ctx);
     int code = report_read_lengths(&r, folder);
     if (!code) code = report_write(&r, path);
+    fflush(stdout);
     if (!code) note(a, "the report is %s", path);
     let_go(&r);
     free(path);

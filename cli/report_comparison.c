@@ -203,9 +203,11 @@ static void put_tables(struct report *r, const json_t *tables)
 
     json_array_foreach(json_object_get(tables, "tables"), i, sheet)
     {
-        markup_put(&r->page, "<h3>%s</h3>\n", titles[i]);
+        const size_t last = sizeof titles / sizeof *titles - 1;
+        const char  *title = titles[i < last ? i : last];
+        markup_put(&r->page, "<h3>%s</h3>\n", title);
         report_table(r, text_of(sheet, "columns"), json_object_get(sheet, "cells"),
-                     titles[i]);
+                     title);
     }
     json_array_foreach(json_object_get(tables, "rest"), i, line)
     {

@@ -212,17 +212,17 @@ static double put_attention(struct sheet *s, const json_t *attention, double y)
         };
         s->shades[s->n] = shades_of(bytes, cells);
         grid.shades = s->shades[s->n++];
+        const size_t row = h / ACROSS;
         const double across = (double)(h % ACROSS) * (double)(keys * CELL + GAP);
-        const double down = (double)(h / ACROSS) * (double)(queries * CELL + GAP);
+        const double down = (double)row * (double)(queries * CELL + GAP);
         picture_grid(s->to, EDGE + across, y + down, &grid);
         put_csv(&s->csv, attention, (int)h, bytes,
                 json_number_value(json_object_get(head, "most")));
         free(bytes);
     }
     const size_t heads = json_array_size(json_object_get(attention, "heads"));
-    return y +
-           (double)((heads + ACROSS - 1) / ACROSS) * (double)(queries * CELL + GAP) +
-           GAP;
+    const size_t rows = (heads + ACROSS - 1) / ACROSS;
+    return y + (double)rows * (double)(queries * CELL + GAP) + GAP;
 }
 
 static void put_sheet(struct report *r, const json_t *arm)

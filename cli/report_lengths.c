@@ -144,7 +144,7 @@ static json_t *cells_of(const json_t *lengths)
 void report_print_lengths(const json_t *lengths)
 {
     json_t              *cells = cells_of(lengths), *cell;
-    struct output_table *t = table_create(columns);
+    struct output_table *t = table_headed(columns);
     size_t               i;
 
     json_array_foreach(cells, i, cell) { table_cell(t, "%s", json_string_value(cell)); }

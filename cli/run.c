@@ -44,11 +44,8 @@ static int check_missing(const struct run_verb *r, bool values)
         { "--x", FOCI_READ_X, r->x.file.path },
         { "--param words=FILE", FOCI_READ_WORDS, r->words.path },
     };
-    foci_group g = { FOCI_SIZED(foci_group) };
-    unsigned   reads = 0;
+    const unsigned reads = run_reads(r->plan);
 
-    for (int i = 0; i < foci_plan_group_count(r->plan); i++)
-        if (!foci_plan_group(r->plan, i, &g)) reads |= g.reads;
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         if (reads & tensors[i].read && !tensors[i].given)
             return usage_error(r->a, "%s is missing, and %s reads it", tensors[i].name,
@@ -223,6 +220,9 @@ void run_close(struct run_verb *r)
         array_free(arrays[i]);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
+    free(r->given);
+    json_decref(r->written);
+    json_decref(r->not_finite);
     run_lists_free(r);
     foci_plan_free(r->plan);
     foci_layer_free(r->layer);
@@ -263,6 +263,7 @@ static int run_plan(struct run_verb *r)
     int code = run_open(r);
 
     if (!code) code = check_missing(r, true);
+    if (!code) run_tell_heads(r);
     if (!code) code = run_params(r);
     if (!code) {
         make_memory(r);
@@ -276,6 +277,9 @@ static int run(const struct args *a)
 {
     struct run_verb r = { .a = a,
                           .spec = a->words[0],
+                          .rows_first = opt_word(a, "layout", 0) == 1,
+                          .params_file = opt_text(a, "params"),
+                          .transposed = opt_flag(a, "transposed"),
                           .p = { FOCI_SIZED(foci_problem) } };
 
     int code = run_check_options(a);
@@ -309,6 +313,11 @@ static const struct option options[] = {
     FILE_OPTION("v", "values, likewise"),
     FILE_OPTION("x",
                 "hidden states, of a layer or where they are read: N x d or B x N x d"),
+    { .name = "layout",
+      .arg = "ORDER",
+      .help = "axes of q, k, v, o and gradients: bhnd (default), or bnhd, heads by row",
+      .kind = KIND_WORD,
+      .words = "bhnd|bnhd" },
     EXTENT_OPTION("heads", "N", "a whole layer from --x, with so many heads"),
     { .name = "layer",
       .arg = "KIND",
@@ -330,7 +339,7 @@ static const struct option options[] = {
       .help = "place of the layer in its model: frozen projections differ (default 0)",
       .kind = KIND_WHOLE,
       .max = MOST_WHOLE },
-    FILE_OPTION("out", "where the output goes, as .npy of f4"),
+    FILE_OPTION("out", "where the output goes, as .npy of f4; - is standard output"),
     { .name = "causal", .help = "query i sees the keys up to i, counted from the end" },
     { .name = "dtype",
       .arg = "TYPE",
@@ -350,6 +359,9 @@ static const struct option options[] = {
       .help = "a parameter, for each head or for all; a list that planning asks for",
       .kind = KIND_TEXT,
       .many = true },
+    FILE_OPTION("params", "parameters by their names, as --dump-params writes them"),
+    { .name = "transposed",
+      .help = "matrices of a layer are given as [out][in], as in Linear of PyTorch" },
     FILE_OPTION("dump-params", "where the parameters go, as .safetensors"),
     FILE_OPTION("weights", "where the matrix A of o = A v goes, as .npy"),
     FILE_OPTION("dout", "gradient of the output"),
@@ -423,15 +435,19 @@ const struct verb verb_run = {
     .options = options,
     .examples = examples,
     .notes =
-        "Files are .npy or .safetensors; of a .safetensors file with several "
-        "arrays the one\n"
-        "named as the option or the parameter is taken.  Tensors that the "
-        "mechanism does not\n"
-        "read may be left out.  Lists of whole numbers, such as the layout of blocks, "
-        "may have\n"
-        "any shape with the right number of entries.  With routes, key head h J + r "
-        "is route r\n"
-        "of head h.\n\n"
+        "Files are .npy, .safetensors or .npz; FILE:NAME is one array of several, and "
+        "FILE\n"
+        "alone the one named as the option or the parameter.  - is standard input, "
+        "once.\n"
+        "With --out - the array is all that is written to standard output, and the "
+        "summary\n"
+        "goes to stderr.  Tensors that the mechanism does not read may be left out.  "
+        "Keys\n"
+        "with fewer heads than queries are shared, and a line says so.  Lists of "
+        "whole\n"
+        "numbers, such as the layout of blocks, may have any shape with the right "
+        "number\n"
+        "of entries.  With routes, key head h J + r is route r of head h.\n\n"
         "With --heads a whole layer is run, from hidden states x to hidden states: it "
         "owns\n"
         "Wq, Wk, Wv (of the groups that read them; in a mix 0.Wq and so on) and Wo, "

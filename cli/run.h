@@ -18,6 +18,9 @@ struct run_verb {
     const struct args *a;
     const char        *spec;
     foci_ctx          *ctx;
+    bool               rows_first;  /* files have [batch][rows][heads][width] */
+    const char        *params_file; /* NULL: none */
+    bool               transposed;  /* matrices of a layer are given as [out][in] */
     foci_problem       p;
     foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;  /* NULL: that of the layer */
@@ -28,9 +31,12 @@ struct run_verb {
     uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias, *dbias; /* likewise */
     float             *params, *dparams;
+    bool              *given;   /* [run_n_params()] by a file, not drawn */
     float             *weights; /* [batch][heads][len_q][len_k] */
     void              *work, *saved;
     double             forward_s, backward_s;
+    json_t            *written;    /* { file, shape or arrays } of what was written */
+    json_t            *not_finite; /* numbers that are not, by result */
 };
 
 /* run.c: read the files and plan; what foci_ref_weights() and its like read, with parameters.
@@ -46,6 +52,9 @@ bool run_is_layer(const struct args *a);
 int  run_check_options(const struct args *a);
 /* run_inputs.c: read the files and make the problem of their shapes. */
 int run_inputs(struct run_verb *r);
+/* Shapes alone do not tell heads from rows, so what was made of them is told where it may not
+ * be what was meant: keys with fewer heads than queries, or more heads than rows. */
+void run_tell_heads(const struct run_verb *r);
 /* Load hidden states, N x d or B x N x d. */
 int run_load_states(struct run_verb *r, const char *option, struct run_tensor *t);
 /* Read masks, biases, lengths and documents; then check that they fit the problem. */
@@ -81,10 +90,12 @@ int run_check_layer_lists(const struct run_verb *r);
  * plan; texts are to be freed.  In JSON a layer has its kind. */
 int         run_n_params(const struct run_verb *r);
 foci_status run_param(const struct run_verb *r, int index, foci_param *p);
-char       *run_text(const struct run_verb *r);
-char       *run_problem_text(const struct run_verb *r);
-void        run_json_kind(const struct run_verb *r, json_t *o);
-/* run_params.c: draw the parameters, and put those given in their place. */
+/* What the groups of a plan read: FOCI_READ_Q and so on. */
+unsigned run_reads(const foci_plan *plan);
+char    *run_text(const struct run_verb *r);
+char    *run_problem_text(const struct run_verb *r);
+void     run_json_kind(const struct run_verb *r, json_t *o);
+/* run_params.c: draw the parameters, and put those of --params and --param in their place. */
 int run_params(struct run_verb *r);
 /* Fill in those that are statistics of q and k from the tensors of the one or the other:
  * are there such? */
@@ -94,6 +105,8 @@ int run_calibrate(const struct run_verb *r, const foci_io *io,
 enum { PARAM_NAME = 96 };
 int run_param_name(const struct run_verb *r, const char *text, char name[PARAM_NAME],
                    const char **path);
+/* run_finite.c: warn of results that hold infinities or NaN. */
+void run_warn_not_finite(struct run_verb *r);
 /* run_step.c: the forward pass through decoding states, token by token. */
 int run_steps(struct run_verb *r);
 /* run_layer.c: run a layer up to its results; run_layer_step.c: its forward pass token by
@@ -107,6 +120,16 @@ int run_outputs(const struct run_verb *r);
 int run_check_grads(const struct run_verb *r);
 int run_write(struct run_verb *r);
 int run_report(struct run_verb *r);
+
+/* Swap heads and rows of a shape where files have rows first. */
+static inline void run_in_file_order(const struct run_verb *r, int n_dims,
+                                     int64_t *shape)
+{
+    if (!r->rows_first || n_dims < 3) return;
+    const int64_t heads = shape[n_dims - 3];
+    shape[n_dims - 3] = shape[n_dims - 2];
+    shape[n_dims - 2] = heads;
+}
 
 /* The plan of the heads. */
 static inline const foci_plan *run_heads(const struct run_verb *r)

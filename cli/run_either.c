@@ -14,6 +14,16 @@ foci_status run_param(const struct run_verb *r, int index, foci_param *p)
                     : foci_plan_param(r->plan, index, p);
 }
 
+unsigned run_reads(const foci_plan *plan)
+{
+    foci_group g = { FOCI_SIZED(foci_group) };
+    unsigned   reads = 0;
+
+    for (int i = 0; i < foci_plan_group_count(plan); i++)
+        if (!foci_plan_group(plan, i, &g)) reads |= g.reads;
+    return reads;
+}
+
 char *run_text(const struct run_verb *r)
 {
     return r->layer ? layer_text(r->layer) : plan_text(foci_plan_describe, r->plan);

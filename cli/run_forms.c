@@ -26,7 +26,19 @@ static int check_layer(const struct args *a)
     const char *const        layer = GIVEN(a, of_layers);
     const char              *other = GIVEN(a, of_heads);
 
-    if (!layer) return EXIT_OK;
+    if (!layer)
+        return opt_flag(a, "transposed")
+                   ? usage_error(a, "--transposed is of the projections of a layer; it "
+                                    "needs --heads N and --x FILE")
+                   : EXIT_OK;
+    if (opt_flag(a, "layout"))
+        return usage_error(a,
+                           "--layout and --%s do not go together: hidden states of a "
+                           "layer have no heads",
+                           layer);
+    if (opt_flag(a, "transposed") && !opt_flag(a, "param") && !opt_flag(a, "params"))
+        return usage_error(a, "--transposed needs --param or --params, whose matrices "
+                              "are stored so");
     if (other)
         return usage_error(a,
                            "--%s and --%s do not go together: a layer makes q, k and v "

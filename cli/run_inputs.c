@@ -1,6 +1,7 @@
 /* run_inputs.c -- the input files of `foci run`, and the problem given by their shapes.
  *
- * Queries give batch, heads, their number and their width; keys and values, of which
+ * The axes of tensors are batch, heads, rows and width here, whatever their order in files
+ * (--layout).  Queries give batch, heads, their number and their width; keys and values, of which
  * there may be fewer heads (or more, for mechanisms with routes), the rest.  What a
  * mechanism does not read may be missing: then the others stand in for it.
  */
@@ -16,9 +17,12 @@ static int load_tensor(struct run_verb *r, const char *option, struct run_tensor
 
     int code = array_load(r->a, r->ctx, option, option, path, &t->file);
     if (!code)
-        code =
-            array_axes(r->a, &t->file, "N x d, H x N x d and B x H x N x d", t->axes);
+        code = array_axes(r->a, &t->file,
+                          r->rows_first ? "N x d, N x H x d and B x N x H x d"
+                                        : "N x d, H x N x d and B x H x N x d",
+                          t->axes);
     t->n_dims = t->file.n_dims;
+    if (!code && t->n_dims > 2) run_in_file_order(r, 4, t->axes);
     if (!code) memcpy(t->shape, t->file.shape, sizeof t->shape);
     return code;
 }
@@ -95,12 +99,16 @@ static int load_all(struct run_verb *r)
 static int expect(const struct run_verb *r, const struct array *x,
                   const int64_t axes[4], const int64_t want[4], const char *because)
 {
-    char seen[SHAPE_TEXT], wanted[SHAPE_TEXT];
-    int  bad = 0;
+    const char *const letters = r->rows_first ? "BNHd" : "BHNd";
+    int64_t           shape[4];
+    char              seen[SHAPE_TEXT], wanted[SHAPE_TEXT];
+    int               bad = 0;
 
     for (int i = 0; i < 4; i++)
         bad += want[i] >= 0 && want[i] != axes[i];
     if (!bad) return EXIT_OK;
+    memcpy(shape, want, sizeof shape);
+    run_in_file_order(r, 4, shape);
 
     /* As many axes as the file has, or as it should have. */
     int skip = 4 - x->n_dims;
@@ -108,7 +116,7 @@ static int expect(const struct run_verb *r, const struct array *x,
     if (skip > 0 && want[0] != 1 && want[0] >= 0) skip = 0;
     return failure(r->a, "--%s %s: its shape is %s; %s needs %s", x->option, x->path,
                    shape_text(x->n_dims, x->shape, "", seen), because,
-                   shape_text(4 - skip, want + skip, &"BHNd"[skip], wanted));
+                   shape_text(4 - skip, shape + skip, letters + skip, wanted));
 }
 
 /* "--q q.npy of 2x5x8" */
@@ -146,6 +154,26 @@ int run_refuse_heads(const struct run_verb *r, int64_t sets)
         lead->file.option, lead->file.path);
 }
 
+void run_tell_heads(const struct run_verb *r)
+{
+    const struct run_tensor *lead = first_given(&r->q, &r->v, &r->k);
+    const struct run_tensor *keys = first_given(&r->k, &r->v, &r->q);
+    const long long heads = r->p.heads, kv = r->p.kv_heads, rows = lead->axes[2];
+    const bool      given = opt_flag(r->a, "layout");
+    char            q[512], k[512];
+
+    if (kv < heads)
+        note(r->a, "%s has %lld head%s for the %lld of %s: each serves %lld%s",
+             origin(keys, k, sizeof k), kv, kv == 1 ? "" : "s", heads,
+             origin(lead, q, sizeof q), heads / kv,
+             keys->n_dims > 2 && !given ? "; rows before heads are --layout bnhd" : "");
+    if (heads > rows && rows > 1 && !given)
+        note(r->a,
+             "%s is read as %lld heads of %lld rows; --layout bnhd reads %lld heads of "
+             "%lld rows",
+             origin(lead, q, sizeof q), heads, rows, rows, heads);
+}
+
 static int check_against(const struct run_verb *r, const struct run_tensor *t,
                          const struct run_tensor *lead, int64_t heads, int64_t rows,
                          int64_t width)
@@ -165,11 +193,12 @@ bool run_countable(const int64_t axes[4])
     return most > 0;
 }
 
-static void set_layout(foci_layout *l, int64_t heads, int64_t rows, int64_t width)
+static void set_layout(const struct run_verb *r, foci_layout *l, int64_t heads,
+                       int64_t rows, int64_t width)
 {
     *l = (foci_layout){ .batch = heads * rows * width,
-                        .row = width,
-                        .head = rows * width };
+                        .row = r->rows_first ? heads * width : width,
+                        .head = r->rows_first ? width : rows * width };
 }
 
 /* A row of x for every query. */
@@ -190,7 +219,7 @@ static int check_x(struct run_verb *r, const struct run_tensor *lead)
                        origin(lead, text, sizeof text),
                        shape_text(3 - skip, want + skip, &"BNd"[skip], wanted));
     r->p.dim_x = x->axes[3];
-    set_layout(&r->p.x, 1, x->axes[2], x->axes[3]);
+    set_layout(r, &r->p.x, 1, x->axes[2], x->axes[3]);
     return EXIT_OK;
 }
 
@@ -226,14 +255,15 @@ static int make_problem(struct run_verb *r)
            sizeof r->o.axes);
     memcpy(r->o.shape, r->o.axes + 4 - r->o.n_dims,
            (size_t)r->o.n_dims * sizeof *r->o.shape);
+    run_in_file_order(r, r->o.n_dims, r->o.shape);
     if (!run_countable(r->o.axes))
         return failure(r->a, "an output of %s has more elements than can be counted",
                        shape_text(4, r->o.axes, "", text));
 
-    set_layout(&p->q, p->heads, p->len_q, p->dim_qk);
-    set_layout(&p->k, p->kv_heads, p->len_k, p->dim_qk);
-    set_layout(&p->v, p->kv_heads, p->len_k, p->dim_v);
-    set_layout(&p->o, p->heads, p->len_q, p->dim_v);
+    set_layout(r, &p->q, p->heads, p->len_q, p->dim_qk);
+    set_layout(r, &p->k, p->kv_heads, p->len_k, p->dim_qk);
+    set_layout(r, &p->v, p->kv_heads, p->len_k, p->dim_v);
+    set_layout(r, &p->o, p->heads, p->len_q, p->dim_v);
     if (!r->dout.file.path) return EXIT_OK;
     return expect(r, &r->dout.file, r->dout.axes, r->o.axes, "the output");
 }

@@ -29,7 +29,8 @@ static void move_row(const struct run_verb *r, const struct run_tensor *t, int64
     const size_t bytes = (size_t)t->axes[3] * foci_dtype_bytes(r->p.dtype);
 
     for (int64_t h = 0; h < t->axes[1]; h++, packed += bytes) {
-        const int64_t at = (b * t->axes[1] + h) * t->axes[2] + row;
+        const int64_t at = r->rows_first ? (b * t->axes[2] + row) * t->axes[1] + h
+                                         : (b * t->axes[1] + h) * t->axes[2] + row;
         char         *mine = (char *)t->data + (size_t)at * bytes;
         memcpy(in ? packed : mine, in ? mine : packed, bytes);
     }

@@ -43,6 +43,33 @@ static int check_name(const struct run_verb *r, const char *option, const char *
                : EXIT_OK;
 }
 
+static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0; }
+
+/* An array goes to standard output alone, and not onto a screen. */
+static int check_stdout(const struct run_verb *r, const char *option)
+{
+    if (strcmp(option, "out") != 0)
+        return usage_error(r->a,
+                           "--%s is '-'; --out alone can be standard output: the name "
+                           "of a file is needed",
+                           option);
+    if (r->a->json)
+        return usage_error(r->a, "--json and --out - do not go together: both are "
+                                 "written to standard output");
+    if (isatty(STDOUT_FILENO) == 1)
+        return usage_error(r->a,
+                           "--out -: standard output is a terminal; an array goes "
+                           "to a file or a pipe");
+    return EXIT_OK;
+}
+
+static int check_path(const struct run_verb *r, const char *option, const char *path)
+{
+    if (is_stdout(path)) return check_stdout(r, option);
+    const int code = check_name(r, option, path);
+    return code ? code : check_output(r->a, path);
+}
+
 int run_outputs(const struct run_verb *r)
 {
     static const char *const names[] = { "out", "weights", "dump-params", "grads" };
@@ -50,8 +77,7 @@ int run_outputs(const struct run_verb *r)
 
     for (int i = 0; i < 4 && !code; i++) {
         const char *path = opt_text(r->a, names[i]);
-        if (path) code = check_name(r, names[i], path);
-        if (path && !code) code = check_output(r->a, path);
+        if (path) code = check_path(r, names[i], path);
         for (int j = 0; j < i && path && !code; j++) {
             const char *other = opt_text(r->a, names[j]);
             if (other && same_place(path, other))
@@ -62,11 +88,31 @@ int run_outputs(const struct run_verb *r)
     return code;
 }
 
+/* Remember what was written, for the report. */
+static void tell_written(const struct run_verb *r, const char *path, json_t *what,
+                         const char *name)
+{
+    json_array_append_new(r->written, json_pack("{s:s, s:o}", "file", path, name, what));
+}
+
+static json_t *json_shape(int n_dims, const int64_t *shape)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n_dims; i++)
+        json_array_append_new(list, json_integer(shape[i]));
+    return list;
+}
+
 static int write_npy(const struct run_verb *r, const char *path, int n_dims,
                      const int64_t *shape, const float *data)
 {
-    const foci_status status = foci_npy_write(r->ctx, path, n_dims, shape, data);
-    return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
+    const foci_status status =
+        is_stdout(path) ? foci_npy_send(r->ctx, STDOUT_FILENO, n_dims, shape, data)
+                        : foci_npy_write(r->ctx, path, n_dims, shape, data);
+    if (status) return library_error(r->a, r->ctx, status, NULL);
+    tell_written(r, path, json_shape(n_dims, shape), "shape");
+    return EXIT_OK;
 }
 
 static int write_tensor(const struct run_verb *r, const char *path,
@@ -208,7 +254,9 @@ static int write_params(const struct run_verb *r, const char *path)
     free(drawn);
     free(params);
     free(named);
-    return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
+    if (status) return library_error(r->a, r->ctx, status, NULL);
+    tell_written(r, path, json_integer(n), "arrays");
+    return EXIT_OK;
 }
 
 int run_write(struct run_verb *r)
@@ -219,6 +267,7 @@ int run_write(struct run_verb *r)
     const int     skip = 4 - r->o.n_dims;
     int           code = EXIT_OK;
 
+    r->written = json_array();
     hold_signals();
     if (out) code = write_tensor(r, out, &r->o);
     if (!code && weights)
@@ -232,35 +281,64 @@ int run_write(struct run_verb *r)
 static json_t *json_report(const struct run_verb *r, const char *spec,
                            const char *problem, const char *lines)
 {
-    json_t *shape = json_array();
-    for (int i = 0; i < r->o.n_dims; i++)
-        json_array_append_new(shape, json_integer(r->o.shape[i]));
-
     json_t *o =
         json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:f}", "spec", spec, "problem",
                   problem, "dtype", r->p.dtype == FOCI_F32 ? "f32" : "bf16", "by",
-                  opt_flag(r->a, "ref") ? "reference" : "engine", "shape", shape,
-                  "stages", json_lines(lines), "threads", foci_ctx_threads(r->ctx),
-                  "forward_seconds", r->forward_s);
+                  opt_flag(r->a, "ref") ? "reference" : "engine", "shape",
+                  json_shape(r->o.n_dims, r->o.shape), "stages", json_lines(lines),
+                  "threads", foci_ctx_threads(r->ctx), "forward_seconds", r->forward_s);
     if (r->dout.file.path)
         json_object_set_new(o, "backward_seconds", json_real(r->backward_s));
+    json_object_set(o, "written", r->written);
+    json_object_set(o, "not_finite", r->not_finite);
     run_json_kind(r, o);
     return o;
+}
+
+/* "  wrote     o.npy, 2x5x8", a row for each file. */
+static void list_written(const struct run_verb *r, struct output_table *t)
+{
+    size_t  i, d;
+    json_t *file, *length;
+
+    json_array_foreach(r->written, i, file)
+    {
+        const char   *path = json_string_value(json_object_get(file, "file"));
+        const json_t *shape = json_object_get(file, "shape");
+        int64_t       lengths[FOCI_MAX_DIMS];
+        char          text[SHAPE_TEXT];
+
+        json_array_foreach(shape, d, length) lengths[d] = json_integer_value(length);
+        if (shape)
+            shape_text((int)json_array_size(shape), lengths, "", text);
+        else
+            snprintf(text, sizeof text, "arrays: %lld",
+                     (long long)json_integer_value(json_object_get(file, "arrays")));
+        table_pair(t, i ? "" : "  wrote", "%s, %s",
+                   is_stdout(path) ? "standard output" : path, text);
+    }
 }
 
 /* The plan's own first line, then what came of it. */
 static void print_report(const struct run_verb *r, const char *spec, const char *lines)
 {
+    const bool           array = is_stdout(opt_text(r->a, "out"));
+    FILE                *out = array ? stderr : stdout;
     char                 text[SHAPE_TEXT];
     struct output_table *t = table_create("ll");
 
-    printf("%.*s\n", (int)strcspn(lines, "\n"), lines);
+    if (array && r->a->quiet) {
+        table_free(t);
+        return;
+    }
+    fprintf(out, "%.*s\n", (int)strcspn(lines, "\n"), lines);
     table_pair(t, "  spec", "%s", spec);
     table_pair(t, "  output", "%s", shape_text(r->o.n_dims, r->o.shape, "", text));
     table_pair(t, "  forward", "%.3f ms%s", 1e3 * r->forward_s,
                opt_flag(r->a, "ref") ? ", by the reference" : "");
     if (r->dout.file.path) table_pair(t, "  backward", "%.3f ms", 1e3 * r->backward_s);
-    table_print(t, stdout);
+    list_written(r, t);
+    table_print(t, out);
     table_free(t);
 }
 
@@ -271,6 +349,7 @@ int run_report(struct run_verb *r)
     char *lines = run_text(r);
     int   code = EXIT_OK;
 
+    run_warn_not_finite(r);
     if (r->a->json)
         code = print_json(r->a, json_report(r, spec, problem, lines));
     else

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/array_file.h"
 #include "cli/tensors.h"
 
 const char *shape_text(int n_dims, const int64_t *shape, const char *any,
@@ -19,55 +20,52 @@ const char *shape_text(int n_dims, const int64_t *shape, const char *any,
     return text;
 }
 
-/* The array of a file that is meant. */
-static int choose(const struct args *a, foci_ctx *ctx, const foci_file *file,
-                  const char *option, const char *name, const char *path,
-                  foci_array *out)
+static void shape_of(const foci_array *in, struct array *out)
 {
-    const int    n = foci_file_count(file);
-    char         hint[96];
-    struct guess near = { .word = name };
+    out->n_dims = in->n_dims;
+    memcpy(out->shape, in->shape, sizeof out->shape);
+    out->count = in->count;
+}
 
-    for (int i = 0; i < n; i++) {
-        const foci_status status = foci_file_array(file, i, out);
-        if (status) return library_error(a, ctx, status, path);
-        if (n == 1 || strcmp(out->name, name) == 0) return EXIT_OK;
-        guess_offer(&near, out->name);
-    }
-    return failure(a, "--%s %s: none of its %d arrays is called '%s'%s", option, path,
-                   n, name, guess_hint(&near, hint, sizeof hint));
+void array_of(const foci_array *in, struct array *out)
+{
+    shape_of(in, out);
+    out->data = need((size_t)in->count, sizeof *out->data);
+    foci_array_to_f32(in, out->data);
+}
+
+static int ints_of(const struct args *a, const char *shown, const foci_array *in,
+                   struct array *out)
+{
+    shape_of(in, out);
+    out->ints = need((size_t)in->count, sizeof *out->ints);
+    return foci_array_to_i32(in, out->ints)
+               ? failure(a,
+                         "%s: holds a value that is not a whole number within 32 bits",
+                         shown)
+               : EXIT_OK;
 }
 
 static int load(const struct args *a, foci_ctx *ctx, const char *option,
                 const char *name, const char *path, bool ints, struct array *out)
 {
-    foci_file *file;
-    foci_array in = { FOCI_SIZED(foci_array) };
+    struct array_file f;
+    foci_array        in = { FOCI_SIZED(foci_array) };
+    char              prefix[160];
 
     *out = (struct array){ .option = option, .path = path };
-    const foci_status status = foci_file_open(ctx, path, &file);
-    const bool        param = strcmp(option, "param") == 0;
-    if (status)
-        return failure(a, "--%s %s%s%s", option, param ? name : "", param ? "=" : "",
-                       foci_errmsg(ctx));
-    int code = choose(a, ctx, file, option, name, path, &in);
-    if (!code) {
-        out->n_dims = in.n_dims;
-        memcpy(out->shape, in.shape, sizeof out->shape);
-        out->count = in.count;
-    }
-    if (!code && ints) {
-        out->ints = need((size_t)in.count, sizeof *out->ints);
-        if (foci_array_to_i32(&in, out->ints))
-            code = failure(
-                a,
-                "--%s %s%s%s: holds a value that is not a whole number within 32 bits",
-                option, param ? name : "", param ? "=" : "", path);
-    } else if (!code) {
-        out->data = need((size_t)in.count, sizeof *out->data);
-        foci_array_to_f32(&in, out->data);
-    }
-    foci_file_free(file);
+    if (strcmp(option, "param") == 0)
+        snprintf(prefix, sizeof prefix, "--param %s=", name);
+    else
+        snprintf(prefix, sizeof prefix, "--%s ", option);
+    int       code = array_file_open(a, ctx, prefix, path, &f);
+    const int i = code ? -1 : array_file_find(&f, name);
+    if (!code) code = i < 0 ? EXIT_FAILED : array_file_get(&f, i, &in);
+    if (!code && ints)
+        code = ints_of(a, f.shown, &in, out);
+    else if (!code)
+        array_of(&in, out);
+    array_file_close(&f);
     return code;
 }
 

@@ -15,13 +15,15 @@ struct array {
     int32_t    *ints; /* instead of data, from array_load_ints() */
 };
 
-/* Read a whole array.  A .npy file has one; of a .safetensors file with several the
- * one called `name` is taken.  Of an array that was loaded, or not, array_free(). */
+/* Read a whole array of FILE, FILE:NAME or "-", standard input.  A .npy file has one; of
+ * several in a .safetensors or .npz file the one called NAME or, without that, `name`.  Of an array that was loaded, or not, array_free(). */
 int  array_load(const struct args *a, foci_ctx *ctx, const char *option,
                 const char *name, const char *path, struct array *out);
 int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
                      const char *name, const char *path, struct array *out);
 void array_free(struct array *x);
+/* Shape and numbers of an array of a file that is open. */
+void array_of(const foci_array *in, struct array *out);
 
 /* Batch, heads, rows and width of an array with 2 to 4 axes, 1 for the axes it does
  * not have; EXIT_FAILED with the message printed, which names what is accepted, if it

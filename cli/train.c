@@ -452,7 +452,10 @@ static int report_json(struct train_job *j, int64_t floats, const foci_scores *s
 {
     json_t *result =
         json_pack("{s:s, s:I}", "folder", j->out, "parameters", (json_int_t)floats);
+    foci_data_info info = { FOCI_SIZED(foci_data_info) };
 
+    if (!foci_data_get_info(j->data[0], &info) && info.n_batches > 0)
+        json_object_set_new(result, "batches", json_integer(info.n_batches));
     if (j->last.step) {
         json_object_set_new(result, "steps", json_integer(j->last.step));
         json_object_set_new(result, "tokens", json_integer(j->last.tokens));

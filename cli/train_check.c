@@ -29,6 +29,7 @@ static const struct {
     { "decoder-attention", LM | TRANSLATE },
     { "cross-attention", TRANSLATE },
     { "decoder-layers", TRANSLATE },
+    { "encoder-heads", TRANSLATE },
 };
 
 /* Options that need one of others. */

@@ -279,7 +279,8 @@ int translations_judge(const struct args *a, foci_ctx *ctx, foci_model *model,
     }
     if (!code && foci_bleu_score(&j.bleu, 0, &bleu))
         code = failure(a, "%s", foci_errmsg(ctx));
-    *scores = (struct translation_scores){ bleu.score, foci_chrf_score(&j.chrf) };
+    *scores = (struct translation_scores){ bleu.score, bleu.brevity,
+                                           foci_chrf_score(&j.chrf) };
     text_lines_free(&source);
     text_lines_free(&target);
     free(references);

@@ -47,7 +47,7 @@ struct translation {
 typedef void translation_judged(void *user, const struct translation *t);
 
 struct translation_scores {
-    double bleu, chrf;
+    double bleu, brevity, chrf;
 };
 /* Translate the source and compare; `told` (NULL: nobody) hears of each translation. */
 int translations_judge(const struct args *a, foci_ctx *ctx, foci_model *model,

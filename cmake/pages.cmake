@@ -3,7 +3,6 @@
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS cli/verbs.def)
 file(STRINGS cli/verbs.def verbs REGEX "^VERB\\(")
 file(GLOB public_headers CONFIGURE_DEPENDS include/foci/*.h)
-find_program(PYTHON3 python3)
 
 # A file below share/ of the prefix, what it depends on, and the command that prints it.
 function(page file depends)

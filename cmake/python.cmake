@@ -14,6 +14,9 @@ function(install_python built)
         DESTINATION foci COMPONENT python EXCLUDE_FROM_ALL)
     install(PROGRAMS ${built}/libfoci.so.${PROJECT_VERSION} RENAME libfoci.so
         DESTINATION foci COMPONENT python EXCLUDE_FROM_ALL)
+    # the kernels of devices, where they were compiled (-DFOCI_CUDA=ON)
+    install(PROGRAMS ${built}/libfoci_cuda.so OPTIONAL
+        DESTINATION foci COMPONENT python EXCLUDE_FROM_ALL)
     install(PROGRAMS ${built}/foci
         DESTINATION foci/bin COMPONENT python EXCLUDE_FROM_ALL)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/data
@@ -23,8 +26,7 @@ endfunction()
 if(FOCI_BUILT)
     add_custom_target(python)
     install_python(${FOCI_BUILT})
-elseif(TARGET foci AND NOT CMAKE_CROSSCOMPILING)
-    find_program(PYTHON3 python3 REQUIRED)
+elseif(TARGET foci AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
     set(python_tree ${PROJECT_BINARY_DIR}/python/foci)
     file(MAKE_DIRECTORY ${python_tree}/bin)
     foreach(source ${python_sources})
@@ -32,6 +34,8 @@ elseif(TARGET foci AND NOT CMAKE_CROSSCOMPILING)
         file(CREATE_LINK ${source} ${python_tree}/${name} SYMBOLIC)
     endforeach()
     file(CREATE_LINK ${PROJECT_BINARY_DIR}/libfoci.so ${python_tree}/libfoci.so SYMBOLIC)
+    file(CREATE_LINK ${PROJECT_BINARY_DIR}/libfoci_cuda.so ${python_tree}/libfoci_cuda.so
+        SYMBOLIC)
     file(CREATE_LINK ${PROJECT_BINARY_DIR}/foci ${python_tree}/bin/foci SYMBOLIC)
     file(CREATE_LINK ${PROJECT_SOURCE_DIR}/data ${python_tree}/bin/data SYMBOLIC)
     add_custom_command(OUTPUT ${python_tree}/_specs.py
@@ -39,5 +43,8 @@ elseif(TARGET foci AND NOT CMAKE_CROSSCOMPILING)
         DEPENDS foci ${python_maker} VERBATIM
         COMMENT "Python functions of mechanisms")
     add_custom_target(python ALL DEPENDS foci_shared foci ${python_tree}/_specs.py)
+    if(TARGET foci_cuda)
+        add_dependencies(python foci_cuda)
+    endif()
     install_python(${PROJECT_BINARY_DIR})
 endif()

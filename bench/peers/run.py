@@ -18,7 +18,7 @@ import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULES = ("attention", "decode", "product", "layer", "linear", "sparse", "training",
-           "generation")
+           "generation", "package")
 
 
 def groups():

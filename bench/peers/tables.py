@@ -21,6 +21,8 @@ TITLES = {
     "masks": "Masks, against FlexAttention and a dense mask",
     "train": "Training steps", "generate": "Generation, one sequence",
     "beam": "Translation by beam search",
+    "package-call": "Calls from PyTorch", "package": "`foci.torch`, bf16",
+    "transformers": "Models of transformers, one sequence",
     "positions": "Positions and caps, against softmax without",
 }
 

@@ -194,6 +194,7 @@ typedef struct foci_heads_options {
 /* Means of what the weights of some heads do, over all that is added to it. */
 typedef struct foci_heads foci_heads;
 
+/* Begin with nothing added. */
 FOCI_API foci_status foci_heads_create(foci_ctx *ctx, const foci_heads_options *options,
                                        foci_heads **heads);
 /* NULL is accepted. */
@@ -225,6 +226,7 @@ typedef struct foci_head {
                                          * foci_heads_reason() */
 } foci_head;
 
+/* What was found of head number `head`, into the fields that out->size covers. */
 FOCI_API foci_status foci_heads_get(const foci_heads *heads, int64_t head,
                                     foci_head *out);
 

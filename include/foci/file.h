@@ -7,7 +7,7 @@
 #ifndef FOCI_FILE_H
 #define FOCI_FILE_H
 
-#include "foci/foci.h"
+#include "foci/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +51,9 @@ typedef struct foci_file foci_file;
 /* Open by content, not by name.  The reason of a failure goes to foci_errmsg(ctx). */
 FOCI_API foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file);
 FOCI_API void        foci_file_free(foci_file *file);
+/* The same of what a reader gives up to its end, which is kept in memory. */
+FOCI_API foci_status foci_file_read(foci_ctx *ctx, const foci_reader *reader,
+                                    foci_file **file);
 
 /* The number of arrays, and array number i. */
 FOCI_API int         foci_file_count(const foci_file *file);
@@ -64,6 +67,10 @@ FOCI_API foci_status foci_array_to_i32(const foci_array *array, int32_t *out);
 /* Write a packed array, C order. */
 FOCI_API foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
                                     const int64_t *shape, const float *data);
+
+/* The same to an open descriptor, of a pipe for instance, as it is and without a rename. */
+FOCI_API foci_status foci_npy_send(foci_ctx *ctx, int fd, int n_dims,
+                                   const int64_t *shape, const float *data);
 
 /* A packed array to be written, C order.  The struct is complete and never grows. */
 typedef struct foci_named {

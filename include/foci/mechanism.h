@@ -533,6 +533,16 @@ FOCI_API const foci_mod_def  *foci_modifier(const foci_ctx *ctx, int i);
 FOCI_API int         foci_alias_count(void);
 FOCI_API const char *foci_alias(int i, const char **meaning);
 
+/* What a word that names no mechanism or modifier may have meant, as the end of a message:
+ * "; the nearest is ..." where one is near, "; it is ... here" where the literature calls one
+ * so, "" where nothing is near.  Characters written or needed, as snprintf(). */
+FOCI_API int foci_name_hint(const foci_ctx *ctx, const char *word, char *out,
+                            size_t cap);
+
+/* How many letters of a misspelt word are to be inserted, deleted or replaced for a name,
+ * whatever the capitals; 1 of a beginning of it too, -1 where too many are. */
+FOCI_API int foci_name_distance(const char *word, const char *name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -109,7 +109,8 @@ typedef struct foci_model_config {
      * the sinusoid of position i is added to what the last block made of that token, and one
      * feed-forward layer more, which ffn may not be 0 for, reads the sum; 0: each from its own
      * position. */
-    int from_last;
+    int     from_last;
+    int64_t encoder_heads; /* translate: of encoder blocks; 0: heads and kv_heads */
 } foci_model_config;
 
 /* A model with its parameters. */

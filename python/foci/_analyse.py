@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _c
 from ._attention import _Call, _options
+from ._context import default_context
 from ._errors import ArgumentError
 from ._layer import Layer
 from ._params import GivenParams
@@ -50,6 +51,34 @@ def weights(q: Any, k: Any, v: Any = None, spec: str = "softmax", *, causal: boo
     return plan.weights(call.q, call.k, call.v, **call.options)
 
 
+def head_figures(values: Any, *, causal: bool = False, top: int = 8, rank: int = 512) -> list[dict[str, float]]:
+    """What the weights of heads do, [heads][len_q][len_k] or with a batch before it: of each head
+    the means over rows of its concentration, entropy, distance, likeness to fixed patterns, and
+    its ranks.  NaN: does not apply.
+
+    ``causal``: a row has as many weights as there are keys up to its own.  ``top`` weights are
+    those of "top"; ranks are computed of up to ``rank`` rows.
+    """
+    found = floats(values, "weights")
+    if found.ndim not in (3, 4) or 0 in found.shape:
+        raise ArgumentError(f"weights has shape {found.shape}: [heads][len_q][len_k] is needed, or a batch before it")
+    context = default_context()
+    count, len_q, len_k = found.shape[-3:]
+    options = _c.foci_heads_options(heads=count, top=top, rank=rank)
+    heads = _c.Handle(_c.created(lib.foci_heads_create, context.handle, context.handle, _byref(options)),
+                      lib.foci_heads_free, context)
+    for one in found.reshape(-1, count, len_q, len_k):
+        status = lib.foci_heads_add_weights(heads.handle, address(one), len_q, len_k, int(causal))
+        if status:
+            _c.fail(status, context.handle)
+    told = []
+    for i in range(count):
+        head = _c.foci_head()
+        _check(lib.foci_heads_get(heads.handle, i, _byref(head)))
+        told.append({lib.foci_head_figure_name(f).decode(): head.figures[f] for f in range(len(head.figures))})
+    return told
+
+
 def softmax_errors(q: Any, k: Any, v: Any, spec: str, *, causal: bool = False, layout: Optional[str] = None,
                    x: Any = None, params: GivenParams = None, seed: int = 0) -> Doubles:
     """How far each head's output is from that of softmax on the same arrays: root of the sum
@@ -87,7 +116,7 @@ def layer_softmax_errors(layer: Layer, x: Any, **options: Any) -> Doubles:
     return _of_layer(lib.foci_layer_softmax_errors, layer, x, options)
 
 
-def concentration(values: Any) -> Union[float, Doubles]:
+def concentration(values: Any) -> Any:
     """How evenly weights are spread, along the last axis: |a|_1 / (sqrt(n) |a|_2), from
     1 / sqrt(n) where one of them is not zero to 1 where all have the same size."""
     found = floats(values, "weights")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 import numpy as np
 
-from . import _c, _context
+from . import _c
 from ._context import Context, default_context
 from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Params
-from ._plan import LAYOUTS, Gradients, Plan, arranged, check_layout, pairs, strides_of, writable
-from ._tensors import Array, Floats, address, array, float_array, rows_adjacent
+from ._plan import LAYOUTS, Gradients, Plan, arranged, check_layout, pairs, strides_of, whole_numbers, writable
+from ._spec import check_spec
+from ._tensors import Array, Floats, float_array, rows_adjacent
 
 KEPT = 64  # plans
 
@@ -47,7 +48,7 @@ def _extents(layout: str, found: Array) -> dict[str, int]:
 def _lists_key(lists: Optional[Mapping[str, Any]]) -> Any:
     if not lists:
         return None
-    return tuple((name, np.asarray(values, np.int64).tobytes()) for name, values in lists.items())
+    return tuple((name, whole_numbers(values, name).tobytes()) for name, values in lists.items())
 
 
 def apart(found: Array) -> Array:
@@ -67,6 +68,22 @@ def _options(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _alike(options: dict[str, Any]) -> tuple[Optional[Array], Optional[Array]]:
+    """A mask and a bias, where they are given; of both, the one that heads or sequences share is
+    written out where the other has some of its own."""
+    for name in ("mask", "bias"):
+        if name in options:
+            options[name] = pairs(options[name], name)
+    mask, bias = options.get("mask"), options.get("bias")
+    if mask is not None and bias is not None and mask.shape != bias.shape:
+        try:
+            mask, bias = (np.ascontiguousarray(a) for a in np.broadcast_arrays(mask, bias))
+        except ValueError:
+            raise ArgumentError(f"mask has shape {mask.shape}, bias {bias.shape}: rows and keys have to agree") from None
+        options.update(mask=mask, bias=bias)
+    return mask, bias
+
+
 class _Call:
     """The arrays of a call, and the plan that fits them."""
 
@@ -75,6 +92,7 @@ class _Call:
     def __init__(self, q: Any, k: Any, v: Any, spec: str, layout: Optional[str], causal: bool, train: bool,
                  fast: bool, memory: int, seed: int, dropout: float, lists: Optional[Mapping[str, Any]],
                  context: Optional[Context], out: Optional[Array], options: dict[str, Any]) -> None:
+        check_spec(spec)
         fit = apart if train else rows_adjacent
         arrays = {name: fit(float_array(value, name)) for name, value in (("q", q), ("k", k), ("v", v))
                   if value is not None}
@@ -91,10 +109,7 @@ class _Call:
         x = options.get("x")
         if x is not None:
             x = options["x"] = float_array(x, "x")
-        for name in ("mask", "bias"):
-            if name in options:
-                options[name] = pairs(options[name], name)
-        mask, bias = options.get("mask"), options.get("bias")
+        mask, bias = _alike(options)
         docs = options.get("docs")
         key = (
             spec, layout, causal, train, fast, memory, seed, dropout, context,
@@ -122,10 +137,6 @@ class _Call:
                 problem["strides"]["o"] = strides_of(layout, out)
             else:
                 problem["strides"]["o"] = strides_of(layout, np.empty(self.shape, np.uint8))
-            if mask is not None and bias is not None and mask.shape != bias.shape:
-                shape = np.broadcast_shapes(mask.shape[:2], bias.shape[:2])
-                raise ArgumentError(f"mask and bias have shapes {mask.shape} and {bias.shape}: they have to be alike, "
-                                    f"for instance both {(*shape, *mask.shape[2:])} (numpy.broadcast_to)")
             extents = [None if a is None else a.shape[:2] for a in (mask, bias)]
             made = dict(problem, dtype=first.dtype, layout=layout, causal=causal, train=train, fast=fast,
                         memory=memory, seed=seed, dropout=dropout, lists=lists, context=context,

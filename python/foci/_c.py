@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from ._errors import CLASSES, Error
 
-FOLDER = pathlib.Path(__file__).parent
+FOLDER = pathlib.Path(__file__).absolute().parent
 
 F32, BF16, F16 = 0, 1, 2
 CAUSAL, TRAIN, FAST, MASK, BIAS, MEMORY_GRADS = (1 << bit for bit in range(6))
@@ -235,7 +235,7 @@ class foci_model_config(Sized):
         + _many(c_int, "positions", "norm", "activation", "gated", "pooling", "untied", "no_biases")
         + _many(c_double, "dropout", "weight_dropout", "embedding_dropout")
         + [("dtype", c_int), ("seed", c_uint64), ("specials", c_int32 * 5), ("tokenizer", c_uint64),
-           ("from_last", c_int)])
+           ("from_last", c_int), ("encoder_heads", c_int64)])
 
 
 class foci_loss(Sized):
@@ -258,6 +258,35 @@ class foci_translate_options(Sized):
                 ("tokenizer", c_void_p)]
 
 
+class foci_reading_options(Sized):
+    _fields_ = [("size", c_size_t), ("text", foci_string), ("source", foci_string), ("most", c_int64)]
+
+
+class foci_reading_side(ctypes.Structure):
+    _fields_ = [("n", c_int64), ("whole", c_int64), ("ids", ctypes.POINTER(c_int32)),
+                ("tokens", ctypes.POINTER(c_char_p))]
+
+
+class foci_reading(Sized):
+    _fields_ = [("size", c_size_t), ("sides", ctypes.POINTER(foci_reading_side)), ("batch", c_void_p)]
+
+
+class foci_attention_weights(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("name", c_char_p), ("index", c_int64), ("spec", c_char_p), ("layer", c_void_p)]
+        + _many(c_int64, "heads", "queries", "keys", "memory")
+        + [("query_side", c_int), ("key_side", c_int), ("weights", c_void_p), ("why", c_char_p)])
+
+
+class foci_heads_options(Sized):
+    _fields_ = [("size", c_size_t)] + _many(c_int64, "heads", "top", "rows", "rank") + _many(c_void_p, "row", "user")
+
+
+class foci_head(Sized):
+    _fields_ = [("size", c_size_t), ("rows", c_int64), ("zero", c_int64), ("figures", c_double * 15)]
+
+
+ATTENTION = ctypes.CFUNCTYPE(c_int, c_void_p, ctypes.POINTER(foci_attention_weights))
 TOKEN = ctypes.CFUNCTYPE(c_int, c_void_p, c_int32)
 TRANSLATION = ctypes.CFUNCTYPE(c_int, c_void_p, c_int64, ctypes.POINTER(c_int32), c_int64, c_double)
 
@@ -351,6 +380,16 @@ SIGNATURES = {
     "foci_product_backward": "s ppp",
     "foci_estimator_run": "s pp",
     "foci_softmax_errors": "s ppp",
+    "foci_softmax_weight_errors": "s pplp",
+    "foci_reading_create": "s pppp",
+    "foci_reading_free": "v p",
+    "foci_model_attentions": "s pplpp",
+    "foci_head_figure_name": "c i",
+    "foci_heads_create": "s ppp",
+    "foci_heads_free": "v p",
+    "foci_heads_add_weights": "s pplli",
+    "foci_heads_get": "s plp",
+    "foci_heads_likeness": "d pll",
     "foci_layer_softmax_errors": "s ppp",
     "foci_concentration": "d pl",
     "foci_layer_concentration": "s ppp",

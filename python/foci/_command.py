@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from typing import Optional
 
 from ._c import FOLDER
 from ._errors import ArgumentError, Error
@@ -13,9 +13,9 @@ from ._errors import ArgumentError, Error
 COMMAND = FOLDER / "bin" / "foci"
 
 
-def command(*arguments: str) -> str:
+def command(*arguments: str, cwd: Optional[str] = None) -> str:
     """What ``foci ARGUMENTS...`` prints; `foci.Error` with its sentence where it fails."""
-    done = subprocess.run([str(COMMAND), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run([str(COMMAND), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
         raise (ArgumentError if done.returncode == 2 else Error)(said.removeprefix("foci: ") or str(arguments))
@@ -25,6 +25,3 @@ def command(*arguments: str) -> str:
 def main() -> None:
     """``foci`` on the command line is the packaged command."""
     os.execv(COMMAND, ["foci", *sys.argv[1:]])
-
-
-__all__: Sequence[str] = ("COMMAND", "command", "main")

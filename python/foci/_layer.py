@@ -11,8 +11,9 @@ import numpy as np
 from . import _c
 from ._context import Block, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, UnsupportedError
-from ._params import GivenParams, Param, Params, given, table
+from ._params import GivenParams, Params, given, table
 from ._plan import add_lists, pairs
+from ._spec import check_spec
 from ._state import Sequences, _Pool, _Sequence
 from ._tensors import Array, Floats, address, dtype_code, dtype_of, float_array, floats, integers
 
@@ -23,11 +24,11 @@ KEPT = 16  # shapes
 
 
 class LayerGradients(NamedTuple):
-    """Gradients of what a layer read; None: it has no such input."""
+    """Gradients of what a layer read, arrays shaped as it is; None: there is no such input."""
 
     x: Array
-    source: Optional[Array]
-    bias: Optional[Floats]
+    source: Any
+    bias: Any
     params: Params
 
 
@@ -72,8 +73,8 @@ class Layer:
                  context: Optional[Context] = None) -> None:
         if kind not in KINDS:
             raise ArgumentError(f'kind "{kind}": there are {", ".join(KINDS)}')
-        if spec is not None and not isinstance(spec, str):
-            raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text")
+        if spec is not None:
+            check_spec(spec)
         self._context = context or default_context()
         self.code = dtype_code(dtype)
         self.cross = width_source > 0
@@ -272,9 +273,10 @@ class Layer:
         with bound.work():
             bound.shaped.check(function(bound.shaped.handle, _byref(bound.io), bound.io.params))
 
-    def state(self, batch: int = 1) -> LayerState:
-        """Sequences to be decoded token by token."""
-        return LayerState(self, batch)
+    def state(self, batch: int = 1, *, fixed: bool = False) -> LayerState:
+        """Sequences to be decoded token by token.  ``fixed``: parameters stay as they are now,
+        and what follows from them alone is computed once, not in every step."""
+        return LayerState(self, batch, fixed)
 
 
 class _Bound:
@@ -403,12 +405,18 @@ class LayerState(Sequences):
     >>> y = state.step(x)        # (2, n, width): n new tokens of each sequence
     """
 
-    def __init__(self, layer: Layer, batch: int = 1) -> None:
+    def __init__(self, layer: Layer, batch: int = 1, fixed: bool = False) -> None:
         self.layer = layer
+        self._fixed: Optional[tuple[int, Any, Params]] = None
         self._shaped = layer._first or layer._shape(1, 1, 0)
         plan = lib.foci_layer_plan(self._shaped.handle)
         self._pool = _Pool(plan, self._shaped, self._shaped.context, batch)
         self._sequences = [_Sequence(self._pool) for _ in range(batch)]
+        if fixed:
+            params = layer.params.copy()
+            start, owner = aligned(lib.foci_layer_precompute_bytes(self._shaped.handle))
+            self._fixed = start, owner, params
+            self._shaped.check(lib.foci_layer_precompute(self._shaped.handle, address(params.flat) or None, start))
 
     def step(self, x: Any, *, tokens: Any = None, residual: Any = None, words: Any = None,
              params: GivenParams = None) -> Array:
@@ -425,10 +433,13 @@ class LayerState(Sequences):
             if added.shape != flat.shape:
                 raise ArgumentError(f"residual has {len(added)} rows, x {len(flat)}")
         told = None if words is None else integers(np.asarray(words).reshape(-1), "words", (len(flat),))
-        used = given(params, layer.params)
+        if self._fixed is not None and params is not None:
+            raise ArgumentError("params= is given, and the state was made with those of then (fixed=True)")
+        used = given(params, layer.params if self._fixed is None else self._fixed[2])
         y = np.empty_like(flat)
         io = _c.foci_layer_step_io(x=address(flat), y=address(y), residual=address(added), words=address(told),
-                                   params=address(used.flat) or None)
+                                   params=address(used.flat) or None,
+                                   precomputed=None if self._fixed is None else self._fixed[0])
         handle, pool = self._shaped.handle, self._pool.handle
         with self._pool.locked.lock:
             counts, rows, longest = self._tokens(tokens, len(flat))

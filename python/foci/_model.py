@@ -13,7 +13,7 @@ import numpy as np
 from . import _c
 from ._command import command
 from ._context import Context
-from ._errors import ArgumentError, Error
+from ._errors import ArgumentError
 from ._params import Param, Params, table
 from ._tensors import Floats, address
 from ._tokenizer import Decoder, Ids, Tokenizer, ids_of
@@ -28,15 +28,28 @@ _free.restype = None
 
 
 class Loss(NamedTuple):
-    """The loss of a batch: nats a label, how many labels there were, and how many of them
-    are what the model finds likeliest; of each label its own nats and the likeliest id."""
+    """The loss of a batch: nats a label, how many labels there were, and how many of them are what
+    the model finds likeliest; of each label its own nats and the likeliest id.  Where gradients
+    were asked for, these two are zeros, and `gradients` is that of the sum of all nats."""
 
     loss: float
     labels: int
     hits: int
     nats: Floats
     best: Ids
-    gradients: Optional[Params] = None
+    gradients: Params
+
+
+class AttentionWeights(NamedTuple):
+    """The weights of one attention of a model on a text, [heads][queries][keys] (None, and why,
+    where it has none), and the tokens that queries and keys are of, as they are shown."""
+
+    name: str
+    spec: str
+    weights: Optional[Floats]
+    queries: list[str]
+    keys: list[str]
+    why: Optional[str] = None
 
 
 class _ModelMemory:
@@ -56,7 +69,7 @@ class Model(_c.Handle):
     A model serves one thread at a time: others wait.
     """
 
-    __slots__ = ("context", "tokenizer", "folder", "config", "tensors", "_locked")
+    __slots__ = ("context", "_tokenizer", "folder", "config", "tensors", "_locked")
 
     def __init__(self, folder: Union[str, os.PathLike[str]], threads: int = 0) -> None:
         self.context = Context(threads)
@@ -68,7 +81,7 @@ class Model(_c.Handle):
             _c.fail(status, self.context.handle)
         assert model.value is not None
         super().__init__(model.value, lib.foci_model_free, self.context)
-        self.tokenizer = Tokenizer(tokenizer.value, self.context) if tokenizer.value else None
+        self._tokenizer = Tokenizer(tokenizer.value, self.context) if tokenizer.value else None
         self.config = self._read_config()
         self.tensors: tuple[Param, ...] = table(lib.foci_model_param_count, lib.foci_model_param, self.handle)
 
@@ -105,6 +118,13 @@ class Model(_c.Handle):
         return config
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model; `foci.ArgumentError` where it has none, but ids."""
+        if self._tokenizer is None:
+            raise ArgumentError("the model has no tokenizer: give ids in place of text")
+        return self._tokenizer
+
+    @property
     def params(self) -> Params:
         """The parameters by name: the model's own memory."""
         count = lib.foci_model_param_floats(self.handle)
@@ -113,21 +133,15 @@ class Model(_c.Handle):
 
     def save(self, folder: Union[str, os.PathLike[str]]) -> None:
         """Write the model, with its parameters as they are now, and its tokenizer."""
-        tokenizer = self.tokenizer.handle if self.tokenizer else None
+        tokenizer = self._tokenizer.handle if self._tokenizer else None
         self._check(lib.foci_model_save(self.handle, tokenizer, os.fsencode(folder)))
 
     def _encoded(self, text: Any) -> Ids:
-        if not isinstance(text, (str, bytes)):
-            return ids_of(text)
-        if self.tokenizer is None:
-            raise ArgumentError("the model has no tokenizer: give ids in place of text")
-        return self.tokenizer.encode(text)
+        return self.tokenizer.encode(text) if isinstance(text, (str, bytes)) else ids_of(text)
 
     def _words(self, ids: Ids) -> Optional[Ids]:
         if not lib.foci_model_reads_words(self.handle):
             return None
-        if self.tokenizer is None:
-            raise ArgumentError("a mechanism of the model reads words, which come from a tokenizer: it has none")
         return np.stack([self.tokenizer.words(row) for row in np.atleast_2d(ids)]) if ids.size else ids
 
     # Loss
@@ -198,16 +212,50 @@ class Model(_c.Handle):
         options = _c.foci_loss_options(smoothing=smoothing, dropout_seed=dropout_seed)
         if not gradients:
             options.nats, options.best = address(nats), address(best)
-        made = Params(self.tensors, np.zeros(lib.foci_model_param_floats(self.handle), np.float32)) if gradients else None
+        made = Params((), np.zeros(0, np.float32))
+        if gradients:
+            made = Params(self.tensors, np.zeros(lib.foci_model_param_floats(self.handle), np.float32))
         found = _c.foci_loss()
         with self._locked.lock:
             self._check(lib.foci_model_loss(self.handle, _byref(batch), _byref(options),
-                                            address(made.flat) if made is not None else None, _byref(found)))
+                                            address(made.flat) if gradients else None, _byref(found)))
         return Loss(found.sum / max(found.labels, 1), found.labels, found.hits, nats, best, made)
 
     def evaluate(self, *arguments: str) -> dict[str, Any]:
         """What ``foci eval FOLDER ARGUMENTS...`` says: model.evaluate("--data", "book.txt")."""
         found: dict[str, Any] = json.loads(command("eval", self.folder, *arguments, "--json", "--quiet"))
+        return found
+
+    def attentions(self, text: str, source: Optional[str] = None, most: int = 0) -> list[AttentionWeights]:
+        """The weights of every attention on a text (in translation the target, which belongs to
+        `source`), of which the first `most` tokens are read, by default 256: slow, for looking."""
+        raw = [None if t is None else t.encode("utf-8", "surrogateescape") for t in (text, source)]
+        strings = [_c.foci_string(t, 0 if t is None else len(t)) for t in raw]
+        options = _c.foci_reading_options(text=strings[0], source=strings[1], most=most)
+        made = ctypes.c_void_p()
+        found: list[AttentionWeights] = []
+        raised: list[BaseException] = []
+        with self._locked.lock:
+            self._check(lib.foci_reading_create(self.handle, self.tokenizer.handle, _byref(options), _byref(made)))
+            try:
+                reading = ctypes.cast(made, ctypes.POINTER(_c.foci_reading)).contents
+                sides = [[side.tokens[i].decode("utf-8", "replace") for i in range(side.n)]
+                         for side in reading.sides[:2]]
+
+                def attention(_: Any, told: Any) -> int:
+                    try:
+                        found.append(_attention(told.contents, sides))
+                        return 0
+                    except BaseException as error:  # goes through C as a wish to end
+                        raised.append(error)
+                        return 1
+
+                status = lib.foci_model_attentions(self.handle, reading.batch, 0, _c.ATTENTION(attention), None)
+            finally:
+                lib.foci_reading_free(made)
+        if raised:
+            raise raised[0]
+        self._check(status)
         return found
 
     # Writing
@@ -222,10 +270,10 @@ class Model(_c.Handle):
         """
         as_text = isinstance(prompt, (str, bytes))
         ids = self._encoded(prompt).ravel()
-        if not ids.size and self.tokenizer is not None and "bos" in self.tokenizer.specials:
-            ids = np.array([self.tokenizer.specials["bos"]], np.int32)
-        decoder = Decoder(self.tokenizer) if as_text and self.tokenizer else None
-        tokenizer = self.tokenizer.handle if self.tokenizer else None
+        if not ids.size and self._tokenizer is not None and "bos" in self._tokenizer.specials:
+            ids = np.array([self._tokenizer.specials["bos"]], np.int32)
+        decoder = Decoder(self.tokenizer) if as_text else None
+        tokenizer = self._tokenizer.handle if self._tokenizer else None
         options = _c.foci_sample_options(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                                          tokenizer=tokenizer)
         found: list[Any] = []
@@ -254,8 +302,6 @@ class Model(_c.Handle):
     def translate(self, lines: Union[str, Sequence[str]], *, beam: int = 1, penalty: Optional[float] = None,
                   longest: int = 0) -> Any:
         """The translation of a line, or of each of several."""
-        if self.tokenizer is None:
-            raise ArgumentError("the model has no tokenizer: it cannot read lines")
         tokenizer = self.tokenizer
         one = isinstance(lines, str)
         texts = [lines] if isinstance(lines, str) else list(lines)
@@ -289,6 +335,18 @@ class Model(_c.Handle):
     def sequences(self, batch: int = 1, longest: int = 0) -> ModelSequences:
         """Sequences of a language model, to be written token by token."""
         return ModelSequences(self, batch, longest)
+
+
+def _attention(told: Any, sides: list[list[str]]) -> AttentionWeights:
+    """What was told of an attention, copied."""
+    weights = None
+    if told.weights:
+        count = told.heads * told.queries * told.keys
+        flat = np.ctypeslib.as_array(ctypes.cast(told.weights, ctypes.POINTER(ctypes.c_float)), (count,))
+        weights = flat.reshape(told.heads, told.queries, told.keys).copy()
+    keys = [""] * told.memory + sides[told.key_side]
+    return AttentionWeights(told.name.decode(), told.spec.decode(), weights, list(sides[told.query_side]), keys,
+                     told.why.decode() if told.why else None)
 
 
 class ModelSequences(_c.Handle):
@@ -343,6 +401,3 @@ class ModelSequences(_c.Handle):
     def nbytes(self) -> int:
         """Bytes that the sequences hold of what they have seen."""
         return int(lib.foci_sequences_bytes(self.handle))
-
-
-__all__ = ["Loss", "Model", "ModelSequences", "Error"]

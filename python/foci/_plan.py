@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from . import _c
-from ._context import Bytes, Context, aligned, default_context
-from ._errors import ArgumentError, DTypeError, SpecError
+from ._context import Context, aligned, default_context
+from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Param, Params, given, table
+from ._spec import check_spec
 from ._tensors import Array, Floats, address, array, bfloat16, dtype_code, dtype_of, float_array, floats, integers
 
 OPTIONS = ("x", "params", "mask", "bias", "lengths", "docs", "words", "dropout_seed")  # of executions
@@ -47,11 +48,19 @@ def strides_of(layout: str, found: Array) -> tuple[int, int, int]:
     return strides.get("b", default), strides["n"], strides.get("h", default)
 
 
+def whole_numbers(values: Any, name: str) -> Array:
+    """A list of planning: int64, whatever its shape was."""
+    found = np.asarray(values)
+    if found.size and found.dtype.kind not in "iub":
+        raise DTypeError(f"the list {name} has dtype {found.dtype}: whole numbers are needed")
+    return np.ascontiguousarray(found, np.int64).ravel()
+
+
 def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
     """Give a problem its lists, as long as what is returned lives."""
     if not lists:
         return None
-    arrays = {name: np.ascontiguousarray(values, np.int64).ravel() for name, values in lists.items()}
+    arrays = {name: whole_numbers(values, name) for name, values in lists.items()}
     structs = (_c.foci_list * len(arrays))(
         *(_c.foci_list(name.encode(), values.ctypes.data, values.size) for name, values in arrays.items()))
     p.lists = ctypes.addressof(structs)
@@ -60,14 +69,37 @@ def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
 
 
 class Gradients(NamedTuple):
-    """Gradients of the inputs of an attention; None: it has no such input."""
+    """Gradients of the inputs of an attention, arrays shaped as they are; None: there is no such
+    input."""
 
-    q: Optional[Array]
-    k: Optional[Array]
-    v: Optional[Array]
-    x: Optional[Array]
-    bias: Optional[Floats]
+    q: Any
+    k: Any
+    v: Any
+    x: Any
+    bias: Any
     params: Params
+
+
+class Saved:
+    """What a forward call keeps for backward calls of the same plan."""
+
+    __slots__ = ("plan", "filled", "_start", "_owner")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.filled = False
+        self._start, self._owner = aligned(plan.saved_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+        return self.plan.saved_bytes
+
+    def of(self, plan: Plan) -> int:
+        """Where it lies; refused where it belongs to another plan."""
+        if self.plan is not plan:
+            raise ArgumentError("saved is that of another plan: each has its own, by Plan.saved()")
+        return self._start
 
 
 class Plan(_c.Handle):
@@ -94,10 +126,7 @@ class Plan(_c.Handle):
                  strides: Optional[Mapping[str, tuple[int, int, int]]] = None,
                  context: Optional[Context] = None) -> None:
         check_layout(layout, len(layout))
-        if not isinstance(spec, str):
-            raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
-        if "\0" in spec:
-            raise SpecError(f"column {spec.index(chr(0)) + 1}: a zero byte")
+        check_spec(spec)
         self.context = context or default_context()
         self.code = dtype_code(dtype)
         # tensors of bf16 have addresses also where NumPy has no such type
@@ -130,7 +159,7 @@ class Plan(_c.Handle):
         self.saved_bytes: int = lib.foci_plan_saved_bytes(handle)
         self._n_floats: int = lib.foci_plan_param_floats(handle)
         self.tensors: tuple[Param, ...] = table(lib.foci_plan_param_count, lib.foci_plan_param, handle)
-        self._drawn: Optional[tuple[int, Params]] = None
+        self._drawn: Optional[Params] = None
         q = self.problem
         self._shapes = {
             "q": arranged(layout, q.batch, q.len_q, q.heads, q.dim_qk),
@@ -205,21 +234,17 @@ class Plan(_c.Handle):
             if params:
                 raise ArgumentError(f'there is no parameter "{next(iter(params))}": {self.spec} has none')
             return None
-        drawn = self._drawn
-        if drawn is None:
-            self._drawn = drawn = (0, self.params(self.problem.seed))
-        return given(params, drawn[1])
+        if self._drawn is None:
+            self._drawn = self.params(self.problem.seed)
+        return given(params, self._drawn)
 
     # Execution
 
-    def saved(self) -> Bytes:
+    def saved(self) -> Saved:
         """Memory for what `forward` keeps for `backward`."""
         if not self.problem.flags & _c.TRAIN:
             raise ArgumentError("the plan was made without train=True: it has no backward")
-        count = max(self.saved_bytes, 1)
-        start, owner = aligned(count)
-        offset = start - owner.ctypes.data
-        return owner[offset : offset + count]
+        return Saved(self)
 
     def execute(self, q: int, k: int, v: int, o: int, **fields: Any) -> None:
         """foci_forward() on addresses of memory; `fields` are others of foci_io.  The caller
@@ -383,7 +408,7 @@ class Plan(_c.Handle):
         fields["o"] = address(found)
         return fields, found, kept
 
-    def forward(self, q: Any, k: Any, v: Any, *, out: Any = None, saved: Optional[Bytes] = None,
+    def forward(self, q: Any, k: Any, v: Any, *, out: Any = None, saved: Optional[Saved] = None,
                 lse: Optional[Floats] = None, **options: Any) -> Array:
         """Attend.  `out` is written where it is given; `saved` (from `Plan.saved`) is what
         `backward` reads; `lse` takes the logarithm of what weights were divided by, float32
@@ -392,20 +417,16 @@ class Plan(_c.Handle):
         fields, found, kept = self._prepare(q, k, v, out, options)
         block = self.context.take(self.work_bytes)
         if saved is not None:
-            fields["saved"] = address(self._saved(saved))
+            fields["saved"] = saved.of(self)
         if lse is not None:
             fields["lse"] = address(self._lse(lse))
         io = _c.foci_io(work=block.address, **fields)
         status = lib.foci_forward(self.handle, _byref(io))
         self.context.give(block)
         self._check(status)
+        if saved is not None:
+            saved.filled = True
         return found
-
-    def _saved(self, saved: Optional[Bytes]) -> Optional[Bytes]:
-        if saved is not None and (saved.dtype != np.uint8 or saved.size < self.saved_bytes
-                                  or not saved.flags.c_contiguous or not saved.flags.writeable):
-            raise ArgumentError("saved has to be what Plan.saved() gave")
-        return saved
 
     def _lse(self, lse: Optional[Floats]) -> Optional[Floats]:
         p = self.problem
@@ -414,11 +435,14 @@ class Plan(_c.Handle):
             raise ArgumentError(f"lse has to be packed float32 of shape {(p.batch, p.heads, p.len_q)}")
         return lse
 
-    def backward(self, d_o: Any, q: Any, k: Any, v: Any, *, out: Array, saved: Bytes, **options: Any) -> Gradients:
+    def backward(self, d_o: Any, q: Any, k: Any, v: Any, *, out: Array, saved: Saved, **options: Any) -> Gradients:
         """The gradients of the forward call that had these inputs and options, of which
         `out` and `saved` are what it left."""
         fields, _, kept = self._prepare(q, k, v, out, options)
-        return self._backward(lib.foci_backward, d_o, fields, address(self._saved(saved)), options)
+        start = saved.of(self)
+        if not saved.filled:
+            raise ArgumentError("saved is empty: forward(..., saved=saved) of the same inputs comes first")
+        return self._backward(lib.foci_backward, d_o, fields, start, options)
 
     def _backward(self, function: Any, d_o: Any, fields: dict[str, Any], saved: int,
                   options: Mapping[str, Any]) -> Gradients:

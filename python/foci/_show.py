@@ -32,26 +32,29 @@ class Picture:
 
 
 class Report:
-    """What a verb of the command tells, as text; a notebook shows it as it stands."""
+    """The tables of comparisons and models as text, and as a page with figures, which a notebook
+    shows and `save` writes."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, page: str) -> None:
         self.text = text
+        self.page = page
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.text)}</pre>"
+        return f'<iframe srcdoc="{html.escape(self.page)}" style="width: 100%; height: 48em; border: 0"></iframe>'
 
-    def __str__(self) -> str:
-        return self.text
+    def save(self, path: str) -> None:
+        """Write the page, one file of HTML that needs no other."""
+        pathlib.Path(path).write_text(self.page, encoding="utf-8")
 
     def __repr__(self) -> str:
         return self.text
 
 
-def _drawn(*arguments: str) -> Picture:
+def _drawn(*arguments: str, cwd: Optional[str] = None) -> Picture:
     """The picture that a verb with --out FILE draws."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "picture.svg"
-        command(*arguments, "--out", str(path), "--quiet")
+        command(*arguments, "--out", str(path), "--quiet", cwd=cwd)
         return Picture(path.read_text(encoding="utf-8"))
 
 
@@ -78,11 +81,22 @@ def show_weights(values: Any) -> Picture:
     if found.ndim not in (2, 3) or 0 in found.shape:
         raise ArgumentError(f"weights has shape {found.shape}: [len_q][len_k] is needed, or heads before it")
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "weights.npy"
-        np.save(path, floats(found, "weights"))
-        return _drawn("map", "--weights", str(path))
+        with open(pathlib.Path(folder) / "weights", "wb") as file:  # its name is the title
+            np.save(file, floats(found, "weights"))
+        return _drawn("map", "--weights", "weights", cwd=folder)
+
+
+def show_model(folder: str, text: str, *, layers: str = "", heads: str = "") -> Picture:
+    """The weights of a model of `foci train` on a text: `foci map FOLDER --prompt TEXT`.
+
+    ``layers`` and ``heads`` are numbers, "0,2-3", or of layers a part of their name."""
+    chosen = [*(["--layer", layers] if layers else []), *(["--head", heads] if heads else [])]
+    return _drawn("map", folder, "--prompt", text, *chosen)
 
 
 def show_report(*folders: str) -> Report:
-    """The table of a comparison: `foci report FOLDER...`."""
-    return Report(command("report", *folders, "--quiet"))
+    """The tables and figures of comparisons and models: `foci report FOLDER...`."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder) / "report.html"
+        command("report", *folders, "--out", str(page), "--quiet")
+        return Report(command("report", *folders, "--quiet"), page.read_text(encoding="utf-8"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex, Union
 
+from ._errors import DTypeError, SpecError
+
 
 class Spec(str):
     """The text of a spec, which every call takes as it takes a string.
@@ -41,6 +43,18 @@ class Modifier(str):
 
     def __or__(self, modifier: str) -> Modifier:
         return Modifier(f"{self} {modifier}")
+
+
+def check_spec(spec: Any) -> None:
+    """Refuse what is no text, or has a byte that C's strings end at."""
+    if not isinstance(spec, str):
+        raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
+    if "\0" in spec:
+        raise SpecError(f"column {spec.index(chr(0)) + 1}: a zero byte")
+    try:
+        spec.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"column {error.start + 1}: half a character") from None
 
 
 def written(value: Any) -> str:

@@ -253,40 +253,61 @@ class State(Sequences):
         return np.ascontiguousarray(found.transpose(order)).reshape(-1, heads, dim)
 
     def step(self, q: Any, k: Any, v: Any, *, tokens: Any = None, x: Any = None, words: Any = None,
-             params: GivenParams = None, attend: bool = True) -> Optional[Array]:
+             params: GivenParams = None) -> Array:
         """Append tokens and attend: the output rows, laid out as q.
 
         Arrays have the plan's layout, with n new tokens of each sequence; with ``tokens``,
         how many each sequence has, they are rows one sequence after another, [row][head][dim].
-        ``attend=False`` appends only, and gives None.
         """
         p = self.plan.problem
+        given, rows, fields = self._given(q, k, v, tokens, x, words, params)
+        out = np.empty((rows, p.heads, p.dim_v), self.plan.dtype)
+        self._append(given, rows, tokens, address(out), fields)
+        return self._laid_out(out, tokens is not None)
+
+    def append(self, q: Any, k: Any, v: Any, *, tokens: Any = None, x: Any = None, words: Any = None,
+               params: GivenParams = None) -> None:
+        """Append tokens and attend to nothing: q may be None but where keys are made of
+        queries."""
+        given, rows, fields = self._given(q, k, v, tokens, x, words, params)
+        self._append(given, rows, tokens, 0, fields)
+
+    def _given(self, q: Any, k: Any, v: Any, tokens: Any, x: Any, words: Any,
+               params: GivenParams) -> tuple[dict[str, Optional[Array]], int, dict[str, Any]]:
+        """Packed rows of q, k and v, how many there are, and other fields of a step with the
+        arrays that they point to."""
+        p = self.plan.problem
         packed = tokens is not None
-        rows_q = self._rows(q, "q", p.heads, p.dim_qk, packed)
-        rows_k = self._rows(k, "k", p.kv_heads, p.dim_qk, packed)
-        rows_v = self._rows(v, "v", p.kv_heads, p.dim_v, packed)
-        first = next((r for r in (rows_v, rows_q, rows_k) if r is not None), None)
-        if first is None:
+        given = {"q": self._rows(q, "q", p.heads, p.dim_qk, packed),
+                 "k": self._rows(k, "k", p.kv_heads, p.dim_qk, packed),
+                 "v": self._rows(v, "v", p.kv_heads, p.dim_v, packed)}
+        lengths = {name: len(found) for name, found in given.items() if found is not None}
+        if not lengths:
             raise ArgumentError("none of q, k and v is given")
-        for name, found in (("q", rows_q), ("k", rows_k), ("v", rows_v)):
-            if found is not None and len(found) != len(first):
-                raise ArgumentError(f"{name} has {len(found)} rows, others have {len(first)}")
-        hidden = None
+        if len(set(lengths.values())) > 1:
+            raise ArgumentError(f"rows differ: {', '.join(f'{name} {rows}' for name, rows in lengths.items())}")
+        rows = next(iter(lengths.values()))
+        fields: dict[str, Any] = {}
         if x is not None:
-            hidden = np.ascontiguousarray(float_array(x, "x"))
-            if hidden.dtype != first.dtype or hidden.size != len(first) * p.dim_x:
-                raise ArgumentError(f"x has shape {hidden.shape} of {hidden.dtype}, not {(len(first), p.dim_x)} of "
-                                    f"{first.dtype}")
-        told = None if words is None else integers(np.asarray(words).reshape(-1), "words", (len(first),))
+            fields["x"] = np.ascontiguousarray(float_array(x, "x"))
+            if fields["x"].dtype != self.plan.dtype or fields["x"].size != rows * p.dim_x:
+                raise ArgumentError(f"x has shape {fields['x'].shape} of {fields['x'].dtype}, not {(rows, p.dim_x)} of "
+                                    f"{self.plan.dtype}")
+        if words is not None:
+            fields["words"] = integers(np.asarray(words).reshape(-1), "words", (rows,))
         used = self.params if params is None else self.plan._params_for(params)
+        if used is not None:
+            fields["params"] = used.flat
+        return given, rows, fields
+
+    def _append(self, given: dict[str, Optional[Array]], rows: int, tokens: Any, o: int,
+                fields: dict[str, Any]) -> None:
         with self._pool.locked.lock:
-            counts, rows, longest = self._tokens(tokens, len(first))
-            out = np.empty((rows, p.heads, p.dim_v), first.dtype) if attend else None
+            counts, rows, longest = self._tokens(tokens, rows)
             if rows:
-                self.execute(address(rows_q), address(rows_k), address(rows_v), address(out), counts, rows, longest,
-                             params=None if used is None else address(used.flat), x=address(hidden),
-                             words=address(told))
-        return None if out is None else self._laid_out(out, packed)
+                more: dict[str, Any] = {name: address(found) for name, found in fields.items()}
+                self.execute(address(given["q"]), address(given["k"]), address(given["v"]), o, counts, rows, longest,
+                             **more)
 
     def execute(self, q: int, k: int, v: int, o: int, counts: Optional[Array], rows: int, longest: int,
                 **fields: Any) -> None:

@@ -85,7 +85,8 @@ def _from_dlpack(value: Any, name: str) -> Array:
     try:
         capsule = value.__dlpack__()
     except (BufferError, RuntimeError, TypeError) as error:
-        raise ArgumentError(f"{name} cannot be shared by DLPack: {error}") from error
+        more = "; foci.torch computes gradients" if type(value).__module__.partition(".")[0] == "torch" else ""
+        raise ArgumentError(f"{name} cannot be shared by DLPack: {error}{more}") from error
     address = _pointer(capsule, b"dltensor")
     tensor = ctypes.cast(address, ctypes.POINTER(_DLTensor)).contents
     shape = tuple(tensor.shape[: tensor.ndim])
@@ -166,4 +167,7 @@ def integers(value: Any, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.in
 
 def address(found: Optional[Array]) -> int:
     """Where an array begins; 0: there is none."""
-    return 0 if found is None else int(found.__array_interface__["data"][0])
+    if found is None:
+        return 0
+    start: int = found.__array_interface__["data"][0]
+    return start

@@ -79,6 +79,15 @@ class _Entry:
                  "offsets")
 
     plan: Optional[Plan]  # None: there is nothing to compute
+    context: Context
+    handle: int
+    work: int  # bytes
+    saved: int
+    take: Any
+    give: Any
+    shape: tuple[int, ...]  # of the output
+    strides: tuple[int, ...]
+    offsets: Any  # see `How._offsets`
     copies: tuple[bool, bool, bool]  # of q, k, v that cannot be read, or differentiated, where they lie
     swap: Optional[tuple[tuple[int, ...], tuple[int, ...]]]  # shape in memory and permutation of the output
 
@@ -90,7 +99,8 @@ class _Entry:
 
 
 class How:
-    """What is computed, apart from tensors; its text is an argument of the operators."""
+    """What is computed, apart from tensors; its text, of which the last number is the dropout
+    where there is some, is an argument of the operators."""
 
     __slots__ = ("text", "spec", "layout", "causal", "memory", "fast", "seed", "dropout", "lists", "names", "entries",
                  "context")
@@ -101,8 +111,8 @@ class How:
         self.spec: str
         self.layout: Optional[str]
         self.names: tuple[str, ...]
-        (self.spec, self.layout, self.causal, self.memory, self.fast, self.seed, self.dropout, self.lists,
-         self.names) = fields
+        self.spec, self.layout, self.causal, self.memory, self.fast, self.seed, self.lists, self.names = fields[:8]
+        self.dropout: float = fields[8] if len(fields) > 8 else 0.0
         self.entries: dict[Any, _Entry] = {}
         self.context: Optional[Context] = None
 
@@ -193,9 +203,13 @@ def check_dtype(dtype: Any, name: str) -> None:
 
 
 def check_device(t: Optional[Tensor], name: str) -> None:
-    """Refuse tensors that are not in memory of the CPU."""
-    if t is not None and not t.is_cpu:
+    """Refuse tensors that are not in memory of the CPU, element by element."""
+    if t is None:
+        return
+    if not t.is_cpu:
         raise DTypeError(f"{name} is on device {t.device}: foci.torch computes on the CPU; {name}.cpu() moves it there")
+    if t.layout is not torch.strided:
+        raise DTypeError(f"{name} has layout {t.layout}: foci.torch reads dense tensors; {name}.to_dense() makes one")
 
 
 def swapped(layout: str, extents: Sequence[Any], strides: Sequence[Any], shape: Sequence[Any]) -> Any:
@@ -290,8 +304,8 @@ def filled(io: Any, extra: Extra, x: Optional[Tensor], bias: Optional[Tensor]) -
 
 
 def forward(how: How, tensors: Any, extra: Extra, params: Sequence[Tensor], train: bool,
-            dropout_seed: int) -> Execution:
-    """Attend."""
+            dropout_seed: int, reserve: Any = torch.empty) -> Execution:
+    """Attend; `reserve` makes the memory of what is kept for backward."""
     tensors, entry = prepared(how, tensors, extra, train)
     q, k, v, x, bias = tensors
     first = v if q is None else q
@@ -301,7 +315,7 @@ def forward(how: How, tensors: Any, extra: Extra, params: Sequence[Tensor], trai
     io = _c.foci_io(q=pointer(q), k=pointer(k), v=pointer(v), o=o.data_ptr(), dropout_seed=dropout_seed)
     saved = None
     if train:
-        saved = torch.empty(entry.saved, dtype=torch.uint8)
+        saved = reserve(entry.saved, dtype=torch.uint8)
         io.saved = saved.data_ptr()
     if x is not None or bias is not None or extra is not NOTHING:
         filled(io, extra, x, bias)

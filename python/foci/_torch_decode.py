@@ -37,7 +37,8 @@ class DecodeState(Sequences):
     def __init__(self, of: Union[str, Attention], batch: int = 1, *, dtype: torch.dtype = torch.float32,
                  layout: str = "bhnd", max_len: int = 1, params: Any = None, **options: Any) -> None:
         check_dtype(dtype, "the state")
-        self.dtype, self.layout, self.module = dtype, layout, None
+        self.dtype, self.layout = dtype, layout
+        self.module: Optional[Attention] = None
         if isinstance(of, Attention):
             if options or params is not None:
                 raise ArgumentError(f"{next(iter(options), 'params')}= is said with a spec, not with a layer")

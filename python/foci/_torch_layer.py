@@ -186,15 +186,16 @@ def _execute(entry: _Entry, function: Any, io: Any, *more: Any) -> None:
 
 
 def forward(how: LayerHow, x: Tensor, source: Optional[Tensor], bias: Optional[Tensor], params: Sequence[Tensor],
-            extra: Inputs, train: bool, causal: bool, dropping: bool, dropout_seed: int) -> tuple[Tensor, Any]:
-    """The output, and with `train` what backward needs."""
+            extra: Inputs, train: bool, causal: bool, dropping: bool, dropout_seed: int,
+            reserve: Any = torch.empty) -> tuple[Tensor, Any]:
+    """The output, and with `train` what backward needs, in memory that `reserve` makes."""
     y = torch.empty(x.shape, dtype=x.dtype)
     if not x.numel():
         return y, torch.empty(0, dtype=torch.uint8)
     entry = how.entry(key_of(x, source, bias, extra, train, causal, dropping))
     io, kept = _io(entry, x, source, bias, flat_of(how, params), extra, dropout_seed)
     io.y = y.data_ptr()
-    saved = torch.empty(entry.saved if train else 0, dtype=torch.uint8)
+    saved = reserve(entry.saved if train else 0, dtype=torch.uint8)
     if train:
         io.saved = saved.data_ptr()
     _execute(entry, lib.foci_layer_forward, io)
@@ -236,7 +237,7 @@ def _extra(*tensors: Optional[Tensor]) -> Inputs:
                          schema=f"({INPUTS}, bool train, bool causal, bool dropping) -> (Tensor, Tensor)")
 def layer_op(x, source, bias, params, mask, lens, lens_source, docs, words, dropout_seed, how, train, causal, dropping):  # type: ignore[no-untyped-def]
     return forward(how_of(how), x, source, bias, params, _extra(mask, lens, lens_source, docs, words), train, causal,
-                   dropping, 0 if dropout_seed is None else int(dropout_seed))
+                   dropping, 0 if dropout_seed is None else int(dropout_seed), torch.zeros)
 
 
 @torch.library.custom_op(

@@ -27,8 +27,11 @@ _known: dict[Any, How] = {}
 KEPT = 256
 
 
-def how_of(text: str) -> How:
-    """The `How` of a text."""
+def how_of(text: str, dropout: float = 0.0) -> How:
+    """The `How` of a text, which the operators have without dropout: under torch.compile that
+    may be a number that is not known."""
+    if dropout:
+        text = f"{text[:-1]}, {dropout!r})"
     found = _hows.get(text)
     if found is None:
         if len(_hows) >= KEPT:
@@ -56,18 +59,19 @@ def _extra(mask: Optional[Tensor], len_q: Optional[Tensor], len_k: Optional[Tens
 
 
 @torch.library.custom_op("foci::attention", mutates_args=(), device_types="cpu",
-                         schema=f"({INPUTS}, str how, bool train) -> (Tensor, Tensor)")
-def attention_op(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, train):  # type: ignore[no-untyped-def]
-    done = calls.forward(how_of(how), (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, train,
-                         _seed(dropout_seed))
+                         schema=f"({INPUTS}, str how, float dropout, bool train) -> (Tensor, Tensor)")
+def attention_op(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, dropout, train):  # type: ignore[no-untyped-def]
+    done = calls.forward(how_of(how, dropout), (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, train,
+                         _seed(dropout_seed), torch.zeros)  # of the same bits in every run
     return done.o, done.o.new_empty(0, dtype=torch.uint8) if done.saved is None else done.saved
 
 
 @torch.library.custom_op("foci::attention_backward", mutates_args=(), device_types="cpu",
-                         schema=f"(Tensor d_o, {INPUTS}, Tensor o, Tensor saved, bool[] wanted, str how) -> Tensor[]")
+                         schema=f"(Tensor d_o, {INPUTS}, Tensor o, Tensor saved, bool[] wanted, str how, float dropout) "
+                                "-> Tensor[]")
 def attention_backward_op(d_o, q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, o, saved,  # type: ignore[no-untyped-def]
-                          wanted, how):
-    return calls.backward(how_of(how), d_o, (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, o,
+                          wanted, how, dropout):
+    return calls.backward(how_of(how, dropout), d_o, (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, o,
                           saved, _seed(dropout_seed), wanted)
 
 
@@ -79,13 +83,13 @@ def _concrete(t: Optional[Tensor]) -> Optional[Tensor]:
 
 
 @attention_op.register_fake
-def _(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, train):  # type: ignore[no-untyped-def]
+def _(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, dropout, train):  # type: ignore[no-untyped-def]
     made = how_of(how)
     first = v if q is None else q
     if train:  # what is kept for backward depends on the plan
         found = [_concrete(t) for t in (q, k, v, x, bias, mask, docs)]
         extra = _extra(found[5], None, None, found[6], None)
-        _, entry = calls.prepared(made, tuple(found[:5]), extra, True)
+        _, entry = calls.prepared(how_of(how, float(dropout)), tuple(found[:5]), extra, True)
         shape, swap, saved = entry.shape, entry.swap, entry.saved
     else:
         shape = (*first.shape[:-1], (k if v is None else v).shape[-1])
@@ -96,9 +100,10 @@ def _(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, h
 
 
 @attention_backward_op.register_fake
-def _(d_o, q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, o, saved, wanted, how):  # type: ignore[no-untyped-def]
+def _(d_o, q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, o, saved, wanted, how, dropout):  # type: ignore[no-untyped-def]
     found = [_concrete(t) for t in (q, k, v, x, bias, mask, docs)]
-    tensors, _ = calls.prepared(how_of(how), tuple(found[:5]), _extra(found[5], None, None, found[6], None), True)
+    tensors, _ = calls.prepared(how_of(how, float(dropout)), tuple(found[:5]),
+                                _extra(found[5], None, None, found[6], None), True)
     made = [d_o.new_empty(0) if t is None or not want else
             torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=d_o.device)
             for t, want in zip(tensors, wanted)]
@@ -106,12 +111,12 @@ def _(d_o, q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_se
 
 
 def _remember(ctx: Any, inputs: Any, output: Any) -> None:
-    q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, train = inputs
+    q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, dropout, train = inputs
     o, saved = output
     if not train:
         raise ArgumentError("an input requires grad, and foci::attention was called with train=False")
     ctx.save_for_backward(q, k, v, x, bias, mask, len_q, len_k, docs, words, dropout_seed, o, saved, *params)
-    ctx.how = how
+    ctx.how, ctx.dropout = how, dropout
     ctx.mark_non_differentiable(saved)
     ctx.set_materialize_grads(False)
 
@@ -120,12 +125,13 @@ def _differentiate(ctx: Any, d_o: Optional[Tensor], _: Any) -> Any:
     *inputs, o, saved = ctx.saved_tensors[:13]
     params = list(ctx.saved_tensors[13:])
     if d_o is None:
-        return (None,) * 5 + ([None] * len(params),) + (None,) * 8
+        return (None,) * 5 + ([None] * len(params),) + (None,) * 9
     needs = ctx.needs_input_grad
     wanted = [bool(w) for w in needs[:5]] + [True] * len(params)
-    found = torch.ops.foci.attention_backward(d_o, *inputs[:5], params, *inputs[5:], o, saved, wanted, ctx.how)
+    found = torch.ops.foci.attention_backward(d_o, *inputs[:5], params, *inputs[5:], o, saved, wanted, ctx.how,
+                                               ctx.dropout)
     grads = [g if want else None for g, want in zip(found, wanted)]
-    return (*grads[:5], grads[5:], *(None,) * 8)
+    return (*grads[:5], grads[5:], *(None,) * 9)
 
 
 def _refuse(*_: Any) -> Any:
@@ -230,11 +236,10 @@ def whole(value: Any, name: str) -> Any:
     return torch.tensor(value, dtype=torch.int32)
 
 
-def text_of(spec: str, layout: Optional[str], causal: bool, memory: int, fast: bool, seed: int, dropout: float,
-            lists: Any, names: Sequence[str]) -> str:
-    """The text of a `How`."""
-    return repr((str(spec), layout, bool(causal), int(memory), bool(fast), int(seed), float(dropout), lists,
-                 tuple(names)))
+def text_of(spec: str, layout: Optional[str], causal: bool, memory: int, fast: bool, seed: int, lists: Any,
+            names: Sequence[str]) -> str:
+    """The text of a `How` without dropout."""
+    return repr((str(spec), layout, bool(causal), int(memory), bool(fast), int(seed), lists, tuple(names)))
 
 
 def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spec: str = "softmax", *,
@@ -290,21 +295,21 @@ def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spe
     if dropout and dropout_seed is None:
         chosen = torch.randint(2**62, ())
     if torch.compiler.is_compiling() or not plain(q, k, v, x, bias, *extra, *given):
-        return _dispatched(q, k, v, x, bias, given, extra, chosen, text_of(
-            spec, layout, causal, memory, fast, seed, dropout, _told(lists), names))
+        return _dispatched(q, k, v, x, bias, given, extra, chosen, dropout,
+                           text_of(spec, layout, causal, memory, fast, seed, _told(lists), names))
     key = (spec, layout, causal, memory, fast, seed, dropout, names)
     how = None if lists else _known.get(key)
     if how is None:
         if not isinstance(spec, str):
             raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
-        how = how_of(text_of(spec, layout, causal, memory, fast, seed, dropout, _told(lists), names))
+        how = how_of(text_of(spec, layout, causal, memory, fast, seed, _told(lists), names), dropout)
         if not lists:
             _known[key] = how
     drop = 0 if chosen is None else int(chosen)
     grad = False
     for name, t in (("q", q), ("k", k), ("v", v)):
         if t is not None:
-            if not t.is_cpu:
+            if not t.is_cpu or t.layout is not torch.strided:
                 calls.check_device(t, name)
             grad = grad or t.requires_grad
     if x is not None or bias is not None or given or extra is not NOTHING:
@@ -362,11 +367,12 @@ def _check_extra(extra: Extra, q: Any, k: Any, v: Any, x: Any, layout: Optional[
         raise DTypeError(f"x has dtype {x.dtype}, q, k and v have {first.dtype}")
 
 
-def _dispatched(q: Any, k: Any, v: Any, x: Any, bias: Any, params: Any, extra: Extra, chosen: Any, how: str) -> Tensor:
+def _dispatched(q: Any, k: Any, v: Any, x: Any, bias: Any, params: Any, extra: Extra, chosen: Any, dropout: float,
+                how: str) -> Tensor:
     """The call as an operator."""
     given = (q, k, v, x, bias, *params)
     train = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
     if chosen is not None and not isinstance(chosen, Tensor):
         chosen = torch.tensor(chosen)
-    o, _ = torch.ops.foci.attention(q, k, v, x, bias, list(params), *extra, chosen, how, train)
+    o, _ = torch.ops.foci.attention(q, k, v, x, bias, list(params), *extra, chosen, how, dropout, train)
     return o  # type: ignore[no-any-return]

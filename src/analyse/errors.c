@@ -212,7 +212,7 @@ static void weights_job(void *arg, int64_t i, int thread)
                                          { w->step / 2,
                                            w->step / 2 + (w->rows - 1) * w->step + 1 },
                                          w->step };
-    float *const a = w->a + thread * 2 * n, *const b = a + n;
+    float *const a = w->a + (ptrdiff_t)2 * thread * n, *const b = a + n;
 
     foci_status status = ref_weigher_run(&w->theirs, &slice, a);
     slice.head = i % heads;
@@ -278,20 +278,22 @@ static foci_status compare_rows(struct both_weights *w, double *errors)
     return status;
 }
 
-static foci_status compare_weights(struct both_weights *w, const struct ref_weigher *all,
-                                   int group, double *errors)
+/* Of the heads of a group, of so many rows of each sequence. */
+static foci_status compare_weights(const struct ref_weigher *all, int group,
+                                   int64_t rows, double *errors)
 {
     struct softmax s = { .other = all->plan, .group = &all->plan->spec.groups[group] };
-    foci_io        it;
+    struct both_weights w = {
+        .s = &s, .theirs = *all, .rows = rows, .step = all->plan->p.len_q / rows
+    };
+    foci_io it;
 
-    w->s = &s;
-    w->theirs = *all;
     foci_status status = open_softmax(&s);
     if (!status) status = softmax_io(&s, &all->io, &it);
     if (!status) {
-        status = ref_weigher_open(&w->exact, s.plan, &it);
-        if (!status) status = compare_rows(w, errors);
-        ref_weigher_close(&w->exact);
+        status = ref_weigher_open(&w.exact, s.plan, &it);
+        if (!status) status = compare_rows(&w, errors);
+        ref_weigher_close(&w.exact);
     }
     close_softmax(&s);
     return status;
@@ -300,8 +302,7 @@ static foci_status compare_weights(struct both_weights *w, const struct ref_weig
 foci_status foci_softmax_weight_errors(const foci_plan *plan, const foci_io *io,
                                        int64_t rows, double *errors)
 {
-    struct ref_weigher  all;
-    struct both_weights w = { .step = 1 };
+    struct ref_weigher all;
 
     if (!plan || !errors || rows < 0)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
@@ -314,13 +315,12 @@ foci_status foci_softmax_weight_errors(const foci_plan *plan, const foci_io *io,
     foci_status status = ref_weigher_open(&all, plan, io);
     if (status == FOCI_ERR_UNSUP) return FOCI_OK;
     TRY(status);
-    w.rows = rows && rows < plan->p.len_q ? rows : plan->p.len_q;
-    if (w.rows) w.step = plan->p.len_q / w.rows;
+    const int64_t n = rows && rows < plan->p.len_q ? rows : plan->p.len_q;
     if (all.io.docs)
         status = ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                           "the weights of packed documents are not compared");
-    for (int g = 0; g < plan->spec.n_groups && w.rows && !status; g++)
-        status = compare_weights(&w, &all, g, errors);
+    for (int g = 0; g < plan->spec.n_groups && n && !status; g++)
+        status = compare_weights(&all, g, n, errors);
     ref_weigher_close(&all);
     return status;
 }

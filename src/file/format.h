@@ -11,9 +11,9 @@ struct foci_file {
     foci_ctx            *ctx;
     char                *path;
     size_t               path_bytes;
-    const unsigned char *map; /* [bytes] the whole file */
-    size_t               bytes;
-    foci_array          *arrays; /* [n] of [cap], in the order of their data */
+    const unsigned char *map;         /* [bytes] the whole file */
+    size_t               bytes, room; /* room: allocated for map; 0: it is a mapping */
+    foci_array          *arrays;      /* [n] of [cap], in the order of their data */
     int                  n, cap;
     json_t              *header; /* of a .safetensors file: owns the names */
 };

@@ -1,4 +1,5 @@
-/* map.c -- open a file of arrays: map it, and see by its first bytes what it is.
+/* map.c -- open a file of arrays: map it, or take what a reader gives, and see by the first
+ * bytes what it is.
  *
  * The mapping is private and read only.  A file that another program shortens
  * while it is mapped ends the process (SIGBUS), as with any mapping; writers that
@@ -99,15 +100,53 @@ static foci_status read_map(struct foci_file *f)
                      "(eight bytes of length, then '{')");
 }
 
-foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file)
-{
-    if (file) *file = NULL;
-    if (!ctx || !path || !file)
-        return ctx_fail(
-            ctx, FOCI_ERR_ARG,
-            "foci_file_open needs a context, a path and a place for the file");
+/*
+ * What a reader gives
+ */
 
+/* Twice the room, at least `least`. */
+static foci_status grow(struct foci_file *f, unsigned char **data, size_t least)
+{
+    const size_t   room = f->room > least / 2 ? 2 * f->room : least;
+    unsigned char *more = room > f->room ? ctx_alloc(f->ctx, room, 1) : NULL;
+
+    if (!more) return FOCI_ERR_MEMORY;
+    if (*data && f->bytes) memcpy(more, *data, f->bytes);
+    if (*data) ctx_free(f->ctx, *data, f->room, 1);
+    f->map = *data = more;
+    f->room = room;
+    return FOCI_OK;
+}
+
+static foci_status take_all(struct foci_file *f, const foci_reader *r)
+{
+    enum { PIECE = 1 << 16 };
+    unsigned char *data = NULL;
+
+    for (;;) {
+        if (f->room - f->bytes < PIECE) TRY(grow(f, &data, f->bytes + PIECE));
+        const int64_t n = r->read(r->user, data + f->bytes, PIECE);
+        if (n < 0)
+            return file_fail(f->ctx, f->path, "cannot be read: %s",
+                             r->error ? r->error(r->user) : "its reader failed");
+        f->bytes += (size_t)n;
+        if (!n) break;
+    }
+    return f->bytes ? FOCI_OK
+                    : file_fail(f->ctx, f->path,
+                                "is empty; a .npy or .safetensors file is needed");
+}
+
+/*
+ * Opening
+ */
+
+/* From a path, or from a reader. */
+static foci_status open_from(foci_ctx *ctx, const char *path, const foci_reader *reader,
+                             foci_file **file)
+{
     struct foci_file *f = ctx_alloc(ctx, 1, sizeof *f);
+
     if (!f) return FOCI_ERR_MEMORY;
     f->ctx = ctx;
     f->path_bytes = strlen(path) + 1;
@@ -116,7 +155,7 @@ foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file)
     f->path = ctx_alloc(ctx, f->path_bytes, 1);
     if (f->path) {
         memcpy(f->path, path, f->path_bytes);
-        status = map_path(f);
+        status = reader ? take_all(f, reader) : map_path(f);
     }
     if (!status) status = read_map(f);
     if (status) {
@@ -127,11 +166,41 @@ foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file)
     return FOCI_OK;
 }
 
+foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file)
+{
+    if (file) *file = NULL;
+    if (!ctx || !path || !file)
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "foci_file_open needs a context, a path and a place for the file");
+    return open_from(ctx, path, NULL, file);
+}
+
+foci_status foci_file_read(foci_ctx *ctx, const foci_reader *reader, foci_file **file)
+{
+    foci_reader r = { 0 };
+
+    if (file) *file = NULL;
+    if (!ctx || !reader || !file)
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "foci_file_read needs a context, a reader and a place for the file");
+    TRY(sized_in(ctx, "foci_reader", &r, reader, sizeof r));
+    if (!r.read)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "foci_file_read: the reader has no function that reads");
+    return open_from(ctx, r.name ? r.name : "text", &r, file);
+}
+
 void foci_file_free(foci_file *file)
 {
     if (!file) return;
-    foci_ctx *ctx = file->ctx;
-    if (file->map) munmap((void *)(uintptr_t)file->map, file->bytes);
+    foci_ctx   *ctx = file->ctx;
+    void *const map = (void *)(uintptr_t)file->map;
+    if (map && file->room)
+        ctx_free(ctx, map, file->room, 1);
+    else if (map)
+        munmap(map, file->bytes);
     if (file->arrays)
         ctx_free(ctx, file->arrays, (size_t)file->cap, sizeof *file->arrays);
     if (file->path) ctx_free(ctx, file->path, file->path_bytes, 1);

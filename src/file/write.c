@@ -212,20 +212,38 @@ static size_t npy_header(char *out, size_t cap, int n_dims, const int64_t *shape
     return n;
 }
 
+static foci_status put_npy(struct file_writer *w, int n_dims, const int64_t *shape,
+                           const float *data, int64_t count)
+{
+    char         header[512];
+    const size_t n = npy_header(header, sizeof header, n_dims, shape);
+
+    TRY(put(w, header, n));
+    return put_elements(w, data, count, sizeof *data);
+}
+
 foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
                            const int64_t *shape, const float *data)
 {
-    char               header[512];
     int64_t            count = 0;
     struct file_writer w;
 
     TRY(check_shape(ctx, path, n_dims, shape, data, &count));
-    const size_t n = npy_header(header, sizeof header, n_dims, shape);
-
     foci_status status = writer_open(&w, ctx, path);
-    if (!status) status = put(&w, header, n);
-    if (!status) status = put_elements(&w, data, count, sizeof *data);
+    if (!status) status = put_npy(&w, n_dims, shape, data, count);
     return writer_close(&w, status);
+}
+
+foci_status foci_npy_send(foci_ctx *ctx, int fd, int n_dims, const int64_t *shape,
+                          const float *data)
+{
+    int64_t            count = 0;
+    char               name[32];
+    struct file_writer w = { .ctx = ctx, .path = name, .fd = fd };
+
+    snprintf(name, sizeof name, "descriptor %d", fd);
+    TRY(check_shape(ctx, name, n_dims, shape, data, &count));
+    return put_npy(&w, n_dims, shape, data, count);
 }
 
 /* One entry of the header; NULL without memory. */

@@ -23,13 +23,22 @@ struct quote {
 struct quote span_quote(struct text_span a);
 struct quote span_bare(struct text_span a);
 
-/* The name with the fewest edits from a misspelt one. */
+/* The name with the fewest edits from a misspelt one; none that is far off. */
 struct nearest {
     struct text_span word;
-    struct text_span name; /* .s is NULL while none was offered */
+    struct text_span name; /* .s is NULL while none near was offered */
     int              edits;
 };
 void nearest_offer(struct nearest *n, struct text_span name);
+void nearest_offer_text(struct nearest *n, const char *name);
+
+/* The end of a message: "; the nearest is NAME", or `otherwise` where there is none. */
+struct near_hint {
+    char text[240];
+};
+struct near_hint nearest_hint(const struct nearest *n, const char *otherwise);
+/* The same of a mechanism or a modifier: the literature may call it so. */
+struct near_hint paper_hint(struct nearest *n, const char *otherwise);
 
 /* A number as C writes them in decimal, whatever the locale; false: it is none, or
  * overflows. */

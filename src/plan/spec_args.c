@@ -35,8 +35,8 @@ static foci_status bad_word(const struct spec_reader *r, const struct owner *o,
             len += (size_t)snprintf(all + len, sizeof all - len, "%s%.*s",
                                     i ? ", " : "", (int)word.len, word.s);
     }
-    return reader_fail(r, v.s, "%s=%s: %s takes %s; the nearest is %s", a->name,
-                       span_bare(v).text, o->name, all, span_quote(near.name).text);
+    return reader_fail(r, v.s, "%s=%s: %s takes %s%s", a->name, span_bare(v).text,
+                       o->name, all, nearest_hint(&near, "").text);
 }
 
 static foci_status read_word(const struct spec_reader *r, const struct owner *o,
@@ -124,6 +124,23 @@ static foci_status positional(const struct spec_reader *r, const struct owner *o
     return FOCI_OK;
 }
 
+static foci_status unknown_arg(const struct spec_reader *r, struct text_span name,
+                               const struct owner *o)
+{
+    struct nearest near = { .word = name };
+    char           all[200] = "";
+    size_t         len = 0;
+
+    for (size_t i = 0; i < o->n_args; i++) {
+        nearest_offer_text(&near, o->args[i].name);
+        if (len < sizeof all)
+            len += (size_t)snprintf(all + len, sizeof all - len, "%s%s",
+                                    i ? ", " : "; it takes ", o->args[i].name);
+    }
+    return reader_fail(r, name.s, "unknown argument %s of %s%s", span_quote(name).text,
+                       o->name, nearest_hint(&near, all).text);
+}
+
 /* Finds the argument that "name =" at r->at names, and moves past it; a value without a
  * name goes by its position. */
 static foci_status read_which(struct spec_reader *r, const struct owner *o,
@@ -144,12 +161,7 @@ static foci_status read_which(struct spec_reader *r, const struct owner *o,
             *which = i;
             return FOCI_OK;
         }
-    struct nearest near = { .word = name };
-    for (size_t i = 0; i < o->n_args; i++)
-        nearest_offer(&near,
-                      (struct text_span){ o->args[i].name, strlen(o->args[i].name) });
-    return reader_fail(r, name.s, "unknown argument %s of %s; the nearest is %s",
-                       span_quote(name).text, o->name, span_quote(near.name).text);
+    return unknown_arg(r, name, o);
 }
 
 static foci_status read_arg(struct spec_reader *r, const struct owner *o,

@@ -69,6 +69,8 @@ static const foci_mod_def *find_mod(const foci_ctx *ctx, struct text_span name)
     return def;
 }
 
+static const char list_names[] = "; \"foci list\" names all there are";
+
 static foci_status unknown_mech(const struct spec_reader *r, struct text_span name)
 {
     struct nearest       near = { .word = name };
@@ -76,19 +78,19 @@ static foci_status unknown_mech(const struct spec_reader *r, struct text_span na
     const char          *alias, *meaning;
 
     for (int i = 0; (def = foci_mechanism(r->ctx, i)); i++)
-        nearest_offer(&near, (struct text_span){ def->name, strlen(def->name) });
+        nearest_offer_text(&near, def->name);
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
         if (span_is(name, alias))
             return reader_fail(r, name.s,
                                "\"%s\" stands for a whole spec; write \"%s\" here",
                                alias, meaning);
-        nearest_offer(&near, (struct text_span){ alias, strlen(alias) });
+        nearest_offer_text(&near, alias);
     }
     if (find_mod(r->ctx, name))
         return reader_fail(r, name.s, "%s is a modifier; it follows a mechanism",
                            span_quote(name).text);
-    return reader_fail(r, name.s, "unknown mechanism %s; the nearest is %s",
-                       span_quote(name).text, span_quote(near.name).text);
+    return reader_fail(r, name.s, "unknown mechanism %s%s", span_quote(name).text,
+                       paper_hint(&near, list_names).text);
 }
 
 static foci_status unknown_mod(const struct spec_reader *r, struct text_span name)
@@ -100,9 +102,9 @@ static foci_status unknown_mod(const struct spec_reader *r, struct text_span nam
         return reader_fail(r, name.s, "%s is a mechanism; \"+\" joins groups of heads",
                            span_quote(name).text);
     for (int i = 0; (def = foci_modifier(r->ctx, i)); i++)
-        nearest_offer(&near, (struct text_span){ def->name, strlen(def->name) });
-    return reader_fail(r, name.s, "unknown modifier %s; the nearest is %s",
-                       span_quote(name).text, span_quote(near.name).text);
+        nearest_offer_text(&near, def->name);
+    return reader_fail(r, name.s, "unknown modifier %s%s", span_quote(name).text,
+                       paper_hint(&near, list_names).text);
 }
 
 /* Modifiers */

@@ -1,4 +1,4 @@
-/* spec_words.c -- names, numbers and nearest neighbours of misspelt names. */
+/* spec_words.c -- names, words and numbers of specs, and how messages show them. */
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,52 +57,6 @@ static struct quote shorten(struct text_span a, const char *mark)
 struct quote span_quote(struct text_span a) { return shorten(a, "\""); }
 
 struct quote span_bare(struct text_span a) { return shorten(a, ""); }
-
-enum { EDIT_MAX = 32 }; /* longer words differ anyway */
-
-static int min3(int a, int b, int c)
-{
-    const int m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
-static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
-
-/* The part of a word that is compared. */
-static int compared(struct text_span a)
-{
-    return (int)(a.len < EDIT_MAX ? a.len : EDIT_MAX);
-}
-
-/* Levenshtein's distance; capitals are no mistake. */
-static int edits(struct text_span a, struct text_span b)
-{
-    const int m = compared(a), n = compared(b);
-    int       row[EDIT_MAX + 1] = { 0 };
-
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; i <= m; i++) {
-        int corner = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            const int change = corner + (small(a.s[i - 1]) != small(b.s[j - 1]));
-            corner = row[j];
-            row[j] = min3(change, row[j] + 1, row[j - 1] + 1);
-        }
-    }
-    return row[n];
-}
-
-void nearest_offer(struct nearest *n, struct text_span name)
-{
-    /* The difference of the lengths is a lower bound of the edits. */
-    if (n->name.s && abs(compared(n->word) - compared(name)) >= n->edits) return;
-    const int d = edits(n->word, name);
-    if (n->name.s && d >= n->edits) return;
-    n->name = name;
-    n->edits = d;
-}
 
 bool word_at(const char *words, int i, struct text_span *out)
 {

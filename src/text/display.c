@@ -55,7 +55,7 @@ int foci_token_display(const foci_tokenizer *tokenizer, int32_t id, char *text,
 
     printer_add(&to, "%s", "");
     if (!at) printer_add(&to, "%" PRId32, id);
-    for (const char *end = at + bytes; at && at < end;) {
+    for (const char *end = at ? at + bytes : NULL; at < end;) {
         uint32_t  c;
         const int n = utf8_next(at, end, &c);
         if (c == UTF8_BAD)

@@ -49,6 +49,7 @@ static foci_status check_extents(foci_ctx *ctx, const foci_model_config *c)
         { "pooling", c->pooling, 0, FOCI_POOLING_FIRST },
         { "the kind of layers", c->kind, 0, FOCI_LAYER_CONV },
         { "dtype", c->dtype, 0, FOCI_BF16 },
+        { "encoder_heads", c->encoder_heads, 0, translates ? most : 0 },
         { "from_last", c->from_last, 0, c->task <= FOCI_MODEL_MLM },
     };
 

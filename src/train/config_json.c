@@ -70,6 +70,7 @@ static const struct field fields[] = {
     { "dtype", FIELD_WORD, AT(dtype), dtypes },
     { "seed", FIELD_INT, AT(seed), NULL },
     { "from_last", FIELD_BOOL, AT(from_last), NULL },
+    { "encoder_heads", FIELD_INT, AT(encoder_heads), NULL },
 };
 
 enum { N_FIELDS = sizeof fields / sizeof *fields };

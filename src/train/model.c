@@ -13,6 +13,7 @@ static foci_layer_problem common_problem(const foci_model *m, const struct stack
 {
     const foci_model_config *c = &m->config;
     const bool               gau = b->kind == FOCI_LAYER_GAU;
+    const int64_t            own = s == &m->stacks[0] ? c->encoder_heads : 0;
 
     return (foci_layer_problem){
         FOCI_SIZED(foci_layer_problem),
@@ -22,8 +23,10 @@ static foci_layer_problem common_problem(const foci_model *m, const struct stack
         .batch = 1,
         .len = s->context,
         .width = c->width,
-        .heads = gau ? 1 : c->heads,
-        .kv_heads = gau ? 0 : c->kv_heads,
+        .heads = gau   ? 1
+                 : own ? own
+                       : c->heads,
+        .kv_heads = gau || own ? 0 : c->kv_heads,
         .head_dim = gau ? 0 : c->head_dim,
         .value_dim = gau ? 0 : c->value_dim,
         .biases = config_biases(c),

@@ -51,6 +51,19 @@ foci analyse routed --q q.npy --k q.npy --x c.npy
 foci analyse: --x c.npy: its shape is 4x4; --q q.npy of 2x8x4 needs 8xd
 --- exit 1
 
+=== matrices with numbers that are none, and too many of them
+npy make n.npy 3x3 1,nan,0.5,0,1,2,inf,1,1
+foci analyse --weights n.npy
+npy make h.npy 1025x1x1
+foci analyse --weights h.npy
+--- stdout
+head  S  entropy  of log n  perplexity  top 8  distance  eff. rank  rank  pattern  share
+   0  -        -         -           -      -         -          -     -  -            -
+-: head 0: concentration: some weights are no finite numbers
+--- stderr
+foci analyse: --weights h.npy: it has 1025 heads; accepted are up to 1024
+--- exit 1
+
 === rows
 npy make a.npy 2x3x3 $(seq 18 | sed 's/.*/0.33333334/' | paste -sd,)
 foci analyse --weights a.npy --rows --csv rows.csv > all
@@ -117,9 +130,6 @@ foci analyse b --error relu2 --error softmax --quiet
 foci analyse b --error relu2 --dim 4
 foci analyse b --error relu2 --axis length=2..999:2
 --- stdout
-columns: the tensors as they are; * tokens; width 8; 2 heads
-output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
-
 mechanism  keys     error of  error
 relu2      block 0  output    *
                     weights   *
@@ -129,6 +139,8 @@ softmax    block 0  output    0.000
                     weights   0.000
            block 1  output    0.000
                     weights   0.000
+columns: the tensors as they are; * tokens; width 8; 2 heads
+output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
 --- stderr
 foci analyse: --dim is of random tensors, and a model gives its own
 foci analyse: --axis length has 2 to 999; it takes 2 to *
@@ -148,10 +160,10 @@ foci analyse --error linear --axis dim=8,16 --keys gaussian --length 8 --quiet -
 --- stdout
 features [8.0, 512.0] True True None
 * linformer is an untrained mixture: E as drawn, which training would learn
-columns: tokens; width 4; 8 heads; logits of deviation 1
 mechanism  keys      error of      8     16     32
-columns: width of queries and keys; 8 tokens; 8 heads; logits of deviation 1
+columns: tokens; width 4; 8 heads; logits of deviation 1
 mechanism  keys      error of      8     16
+columns: width of queries and keys; 8 tokens; 8 heads; logits of deviation 1
 
 === limits of frozen projections
 foci analyse --orthogonality orthogonal --width 16 --heads 4 --draws 64 --limits --json --quiet > l.json
@@ -179,6 +191,7 @@ npy make q.npy 2x4x3
 for c in '--weights a.npy --ablate' '--weights a.npy softmax' 'softmax --q q.npy' 'softmax --q q.npy --k q.npy --text a.npy' \
          'nowhere' '--weights no.npy' '--weights a.npy --error linear' 'm --error linear --q q.npy --k q.npy --v q.npy' \
          '--error linear --q q.npy --k q.npy' '--error linear --axis features --dim 4' '--error 1*linear+7*softmax --axis order=2 --dim 4' \
+         '--error linear( --axis order=2 --dim 4' '--error 4*linear(kernel=taylor)+softmax --axis order=2 --dim 4' \
          'linaer --q q.npy --k q.npy' '--weights a.npy --out a.txt' '--weights a.npy --csv no/a.csv'; do
     foci analyse $c --quiet 2>&1
 done
@@ -188,13 +201,15 @@ foci analyse: --ablate belongs to DIR
 foci analyse: 'softmax' is one word too many: --weights takes none
 foci analyse: --k is missing, and softmax reads it
 foci analyse: --text belongs to --error and DIR
-foci analyse: nowhere/config.json: *
+foci analyse: 'nowhere' is no folder of a model; a mechanism is looked at with --q and --k
 foci analyse: --weights no.npy: *
 foci analyse: --error and --weights do not go together
 foci analyse: m and --q do not go together: a model has its own
 foci analyse: --v is missing: outputs need --q, --k and --v
 foci analyse: --axis is 'features'; it takes NAME=LIST, *
 foci analyse: --axis order needs a spec of one group, and '1*linear+7*softmax' has more
+foci analyse: linear(: *
+foci analyse: --axis order needs a spec of one group, and '4*linear(kernel=taylor)+softmax' has more
 foci analyse: linaer: *
 foci analyse: --out is 'a.txt'; it takes a name that ends in .svg or .png
 foci analyse: *

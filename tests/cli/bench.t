@@ -220,3 +220,75 @@ foci bench: case "gau(relu2)/h2n64d16/f32/fwd": gau is a kind of layers, whose p
 foci bench: problem "h2n64w0", column 6: w, the width of a layer, *
 foci bench: nystrom/h2n1m64w16/f32/step: *
 --- exit 2
+
+=== cases beside a baseline
+foci bench linear/h2n64d16/f32/fwd softmax/h2n64d16/f32/fwd product/m64n64k64/f32 --baseline softmax/h2n64d16/f32/fwd \
+    --reps 2 --time 0 --quiet --json --csv b.csv > b.json
+python3 - <<'END'
+import csv
+import json
+cases = json.load(open("b.json"))["cases"]
+rows = list(csv.DictReader(open("b.csv")))
+base = cases[1]
+for c, row in zip(cases, rows):
+    tokens = c.get("tokens_per_second")
+    ratio = tokens / base["tokens_per_second"] if tokens else base["seconds"] / c["seconds"]
+    print(c["case"], tokens is None or abs(tokens * c["seconds"] - 64) < 1e-6,
+          abs(c["over_baseline"] / ratio - 1) < 1e-7,
+          all(row[k] == (v if isinstance(v, str) else "%.9g" % v) for k, v in c.items() if k != "plan"),
+          sorted(k for k in row if row[k] == ""))
+END
+foci bench linear/n64d16/f32/fwd --baseline softmax/n64d16/f32/fwd --reps 2 --time 0 --quiet > t
+sed -n 1,3p t
+foci bench linear/n64d16/f32/fwd --baseline softmax/n64d16/f32 --reps 2 --time 0 --quiet
+--- stdout
+linear/h2n64d16/f32/fwd True True True ['old_seconds', 'speedup']
+softmax/h2n64d16/f32/fwd True True True ['old_seconds', 'speedup']
+product/m64n64k64/f32 True True True ['old_seconds', 'speedup', 'tokens_per_second']
+case * x baseline  tokens/s *
+softmax/n64d16/f32/fwd * 1.00 *
+linear/n64d16/f32/fwd *
+--- stderr
+foci bench: case "softmax/n64d16/f32": *
+--- exit 2
+
+=== tokens of steps are the new ones
+foci bench softmax/b3h2n2m64d16/f32/step softmax/b3h2n8w16/f32/both --reps 2 --time 0 --quiet --json > s.json
+python3 -c '
+import json
+for c in json.load(open("s.json"))["cases"]: print(round(c["tokens_per_second"] * c["seconds"], 6))'
+--- stdout
+6.0
+24.0
+
+=== Markdown
+foci bench 'softmax/n64d16/f32/fwd' --reps 2 --time 0 --quiet --markdown | sed 's/[0-9.]* [GMk] /N /g'
+--- stdout
+| case | median ms | +-% | tokens/s | FLOP/s | of peak | B/s | of rate | memory | density | reps |
+| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
+| softmax/n64d16/f32/fwd | * | * | N | N | * |* N | *% | * | 100% | * |
+
+* threads, warm caches; *
+
+=== cases that would not fit into memory
+for case in softmax/b64h64n1048576d128/f32/fwd softmax/b64h64n1048576w8192/f32/both \
+            softmax/b1024h64n1m1048576d128/bf16/step product/m16777216n16777216k1/f32; do
+    foci bench softmax/n64d16/f32/fwd $case --quiet
+    echo $?
+done
+--- stdout
+1
+1
+1
+1
+--- stderr
+foci bench: case "softmax/b64h64n1048576d128/f32/fwd" needs * TB of memory, and * can be had
+foci bench: case "softmax/b64h64n1048576w8192/f32/both" needs * TB of memory, and * can be had
+foci bench: case "softmax/b1024h64n1m1048576d128/bf16/step" needs * TB of memory, and * can be had
+foci bench: case "product/m16777216n16777216k1/f32" needs * PB of memory, and * can be had
+
+=== a file that cannot be written
+foci bench softmax/n64d16/f32/fwd --csv no/b.csv --quiet
+--- stderr
+foci bench: no/b.csv: cannot be made: No such file or directory
+--- exit 1

@@ -29,10 +29,11 @@ END
 accuracy on the test set, mean of 2 seeds with 95 % intervals
 differences to softmax, paired by seed; margin 2 points; 1 comparison
 foci *: foci train lm --preset none --task 'copy(symbols=4,longest=4,test=4,form=row)' --dim 8 --layers 1 --heads 2 --batch 4 --steps 3
+floors: chance 20.0 %, most frequent *, last symbol *
 
-arm  *accuracy *difference, points *verdict *p (Holm)  p (test set)  failed  each seed
-softmax *[*]  *- *baseline *- *- *2/2  * *
-linear *[*]  *[*]  * * * *2/2  * *
+arm  *accuracy *difference, points *verdict *p (Holm)  over the test set  p (test set)  failed  each seed
+softmax *[*]  *- *baseline *- *- *- *2/2  * *
+linear *[*]  *[*]  * * *[*] * *2/2  * *
 
 arm *trained  parameters  flops/token  training tokens/s  decoding tokens/s  peak memory, B  state, B  concentration  error
 softmax *1.03 k *1.03 k *
@@ -204,6 +205,98 @@ in all about * s: 1 at once with 1 thread each
 list
 1
 
+=== the time of runs: passes of the data, examples, what tuning chooses
+C="--task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --threads 1 --attention softmax --dry-run --json"
+foci compare $C --examples 20,40 --epochs 2 --tune lr=0.1,0.2 --seeds 4 --tune-seeds 1 --out c >j
+foci compare $C --epochs 2 --seeds 1 --out c >k
+python3 - <<'END'
+import json
+j, k = json.load(open('j')), json.load(open('k'))
+print(len(j['runs']), j['later'], sorted(j['arms']), k['arms']['softmax']['seconds'])
+each = {name: arm['seconds'] for name, arm in j['arms'].items()}
+print(abs(j['seconds'] - 5 * sum(each.values())) < 1e-6 * j['seconds'])
+END
+--- stdout
+4 6 ['softmax on 20 examples', 'softmax on 40 examples'] None
+True
+
+=== a folder of data: train, valid and test by their names
+mkdir pairs texts none two
+for s in train valid test2016; do for i in 1 2 3 4 5 6; do echo "one two $i"; done >pairs/$s.en; sed 's/one two/eins zwei/' pairs/$s.en >pairs/$s.de; done
+for s in train dev; do for i in 1 2 3 4 5 6; do echo "the text $i of $s"; done >texts/$s.txt; done
+cp texts/* two; cp texts/train.txt two/train.2.txt
+C="--dim 8 --layers 1 --heads 2 --context 32 --steps 1 --threads 1 --seeds 1 --attention softmax --quiet"
+foci compare translate --data pairs --reverse --tokenizer words $C --out c --json >j
+foci compare lm --data texts $C --out d --json >k
+python3 - <<'END'
+import json
+for name in 'jk':
+    s = json.load(open(name))
+    o = s['options']
+    print(s['split'], [o.get(x) for x in ('data', 'source', 'target', 'valid', 'valid-target', 'reverse')])
+END
+grep -A3 '"test"' c/compare.json
+foci compare translate --data pairs --reverse --tokenizer words --resume --out c $C | head -1
+foci compare lm --data none $C --out e
+foci compare lm --data two $C --out e
+foci compare lm --data pairs $C --out e
+--- stdout
+test [None, 'pairs/train.en', 'pairs/train.de', 'pairs/valid.en', 'pairs/valid.de', None]
+valid ['texts/train.txt', None, None, 'texts/dev.txt', None, None]
+  "test": {
+    "source": "pairs/test2016.en",
+    "target": "pairs/test2016.de"
+  },
+BLEU on the test set, mean of 1 seed with 95 % intervals
+--- stderr
+foci compare: --data is none, which has no file that begins with train; it takes a file, or a folder of train*, valid* and test*
+foci compare: --data is two, which has 2 files that begin with train; it takes one of each of train, valid and test
+foci compare: --data is pairs, which has 2 files that begin with train; it takes one of each of train, valid and test
+--- exit 2
+
+=== results that are moved keep the tests over examples; seeds of a task are five
+C="--task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 1 --valid-batches 1 --threads 1 --attention softmax --attention linear --quiet"
+foci compare $C --out c --json >j
+mkdir away
+mv c away/d
+foci report away/d --json >k
+python3 -c "
+import json; s, t = json.load(open('j')), json.load(open('k'))
+print(s['seeds'], s == t, s['levels'][0]['arms'][1]['difference']['sentences']['n'])"
+--- stdout
+5 True *
+
+=== within a time, and tests of what is done: parts whose models do not stay
+C="--task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --threads 1 --attention softmax --attention linear --seeds 2"
+foci compare $C --quiet --out whole --json >w
+foci compare $C --within 0 --out c | grep "0 of 4"
+foci compare --resume --within 1000 --test-done --part 1/2 --out c --quiet
+rm -r c/runs/*/model.safetensors
+foci compare --resume --within 1000 --test-done --part 2/2 --out c --quiet
+rm -r c/runs/*/model.safetensors
+foci report c --json >r
+foci compare --resume --out c --quiet --json >d
+python3 - <<'END'
+import json
+def bare(name):
+    s = json.load(open(name))
+    costs = [sorted(arm.pop('costs')) for arm in s['levels'][0]['arms']]
+    for arm in s['levels'][0]['arms']:
+        for key in ('tokens_per_second', 'peak_bytes'):
+            arm.pop(key)
+    return s, costs
+print(bare('w') == bare('r'), bare('w') == bare('d'), bare('w')[0]['split'])
+lines = [json.loads(l) for k in (1, 2) for l in open('c/results.%d-of-2.jsonl' % k)]
+print(sorted(l['kind'] for l in lines if l['kind'] != 'check'))
+END
+--- stdout
+0 of 4 runs are done
+True True test
+['costs', 'costs', 'run', 'run', 'run', 'run', 'test', 'test', 'test', 'test']
+--- stderr
+foci compare: 0 of 4 runs are done, and the next would end too late: foci compare --resume --out c goes on
+foci compare: the report is c/report.html
+
 === a second runner in the same folder is kept away
 C="--task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --threads 1 --attention softmax"
 mkdir c
@@ -219,6 +312,7 @@ foci compare dance --attention softmax
 foci compare lm --attention softmax --attention softmax
 foci compare lm --arm "x --conv 3"
 foci compare lm --arm "x: --steps 4"
+foci compare lm --arm "x: --epochs 4"
 foci compare lm --arm "x: 'a"
 foci compare lm --attention softmax --tune steps=1,2
 foci compare lm --attention softmax --tune lr=1..2
@@ -239,6 +333,7 @@ foci compare: no task 'dance'; there are lm, mlm, translate and classify, and th
 foci compare: two arms are called 'softmax'; give names by --arm "NAME: OPTIONS"
 foci compare: --arm is 'x --conv 3'; it takes a name, a colon and options, as in "local: --attention local --conv 3"
 foci compare: arm 'x' has --steps, which is the same for all arms: give it outside of --arm
+foci compare: arm 'x' has --epochs, which is the same for all arms: give it outside of --arm
 foci compare: arm 'x': a quote is not closed
 foci compare: --tune has 'steps', which is no option of numbers that a model or its optimiser has; lr, dropout, decay are
 foci compare: '1..2' is no range; A..B:N is N numbers from A to B, as 1e-4..1e-1:7

@@ -179,7 +179,7 @@ done
 === unknown name
 foci list softmux
 --- stderr
-foci list: no mechanism, modifier or alias 'softmux' (did you mean 'softmax'?); see foci list
+foci list: no mechanism, modifier or alias 'softmux'; the nearest is "softmax"; see foci list
 --- exit 2
 
 === two names

@@ -41,6 +41,18 @@ foci map: the text has 327 tokens, of which the first 16 are read: that is all t
 foci map: --text -: it is empty
 --- exit 1
 
+=== tokens for which there is no room, and cells that are means
+printf 'to be or not to be, that is the question\n%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 > t.txt
+foci train lm --data t.txt --tokenizer bytes --steps 1 --dim 8 --layers 1 --heads 2 --ffn 0 --context 700 --batch 1 --threads 1 --quiet --out m > /dev/null 2>&1
+for n in 40 64 700; do
+    foci map m --text t.txt --tokens $n --out m.svg > /dev/null 2>&1
+    grep -o 'pairs seen[^<]*' m.svg
+done
+--- stdout
+pairs seen
+pairs seen; one token of 2 is named
+pairs seen; each cell the mean of 2 x 2; one token of 22 is named
+
 === tokens of any origin are shown, and nothing else
 printf 'a "<b>" & %s\n' \'x\' > t.txt
 printf '<script>alert(1)</script>\n\033[31m \342\200\256\327\251\327\234\327\225\327\235 \344\270\255 \360\237\230\200\n' >> t.txt

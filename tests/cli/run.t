@@ -11,6 +11,7 @@ plan n2d2v3, f32, *
   spec     1*softmax
   output   2x3
   forward  * ms
+  wrote    o.npy, 2x3
 <f4 (2, 3)
 3.0000 4.0000 5.0000
 3.0000 4.0000 5.0000
@@ -93,6 +94,9 @@ npy near o.npy r.npy 1e-5
 --- stdout
 plan h4k2n6d8, f32*
   output   4x6x8
+--- stderr
+foci run: --k k.npy of 2x6x8 has 2 heads for the 4 of --q q.npy of 4x6x8: each serves 2; rows before heads are --layout bnhd
+foci run: --k k.npy of 2x6x8 has 2 heads for the 4 of --q q.npy of 4x6x8: each serves 2; rows before heads are --layout bnhd
 
 === one key head without a head axis
 npy make q.npy 4x6x8 wave:1
@@ -100,6 +104,8 @@ npy make k.npy 6x8 wave:2
 foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy | head -1
 --- stdout
 plan h4k1n6d8, f32*
+--- stderr
+foci run: --k k.npy of 6x8 has 1 head for the 4 of --q q.npy of 4x6x8: each serves 4
 
 === the result has as many axes as the queries
 npy make q.npy 1x1x3x2
@@ -316,6 +322,9 @@ foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --causal --len-q lq.npy --
 npy near a.npy b.npy 1e-6 && echo near
 --- stdout
 near
+--- stderr
+foci run: --k k.npy of 2x2x100x16 has 2 heads for the 4 of --q q.npy of 2x4x70x16: each serves 2; rows before heads are --layout bnhd
+foci run: --k k.npy of 2x2x100x16 has 2 heads for the 4 of --q q.npy of 2x4x70x16: each serves 2; rows before heads are --layout bnhd
 
 === the gradient of a bias has the shape of its file
 for x in q k v do; do npy make $x.npy 2x3x20x8 wave:${#x}; done

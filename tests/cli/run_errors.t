@@ -250,7 +250,7 @@ npy tensors t.safetensors query=3x4 keys=3x4
 npy make q.npy 3x4
 foci run softmax --q q.npy --k t.safetensors --v q.npy --out o.npy
 --- stderr
-foci run: --k t.safetensors: none of its 2 arrays is called 'k'
+foci run: --k t.safetensors: none of its 2 arrays is called 'k'; it has query, keys: name one as t.safetensors:NAME
 --- exit 1
 
 === folder that is not there

@@ -13,6 +13,7 @@ layer attention, 2 rows of 2*
   spec     1*softmax
   output   2x2
   forward  * ms
+  wrote    y.npy, 2x2
 <f4 (2, 2)
 2.0000 4.0000
 2.0000 4.0000

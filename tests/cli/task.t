@@ -172,9 +172,9 @@ train() {
     foci train classify "$@" --patch 2 --steps 2 --dim 16 --layers 1 --heads 2 --batch 4 --out m --quiet > /dev/null
 }
 train --data images.npy --labels labels.npy && cp m/model.safetensors plain
-for data in stored.npz deflated.npz deflated.npz#images; do
+for data in stored.npz deflated.npz deflated.npz:images; do
     rm -r m
-    case $data in *#*) set -- --labels stored.npz#labels;; *) set --;; esac
+    case $data in *:*) set -- --labels stored.npz:labels;; *) set --;; esac
     train --data $data "$@" && cmp plain m/model.safetensors && echo same
 done
 head -c 700 stored.npz > cut.npz
@@ -182,7 +182,7 @@ python3 -c '
 data = bytearray(open("deflated.npz", "rb").read())
 data[150] ^= 255
 open("bad.npz", "wb").write(data)'
-for data in odd.npz cut.npz bad.npz labels.npy#x stored.npz#nothing; do
+for data in odd.npz cut.npz bad.npz labels.npy:x stored.npz:nothing; do
     train --data $data --labels labels.npy
 done
 --- stdout
@@ -190,11 +190,11 @@ same
 same
 same
 --- stderr
-foci train: odd.npz#images: is packed by method 12; accepted are 0 (stored) and 8 (deflated)
+foci train: odd.npz:images: is packed by method 12; accepted are 0 (stored) and 8 (deflated)
 foci train: cut.npz: is no .npz archive, or one that was cut off
-foci train: bad.npz#images: cannot be read: its *
-foci train: labels.npy#x: cannot be opened: No such file or directory
-foci train: stored.npz: has no array called nothing; it has images, labels: name one as stored.npz#NAME
+foci train: bad.npz:images: cannot be read: its *
+foci train: labels.npy:x: cannot be opened: No such file or directory
+foci train: stored.npz: has no array called nothing; it has images, labels: name one as stored.npz:NAME
 --- exit 1
 
 === shipped sets are found, or named
@@ -206,3 +206,20 @@ import json
 print(len(json.load(open("m/tokenizer.json"))["model"]["vocab"]) < 20)'
 --- stdout
 True
+
+=== published settings repeat what was published, with its quirks
+for t in mqar-mix mad-recall mad-noisy mad-fuzzy mad-copy mad-compress; do foci task $t --json; done >j
+python3 -c "
+import json
+text, at, read = open('j').read(), 0, json.JSONDecoder()
+while at < len(text.rstrip()):
+    t, at = read.raw_decode(text, at)
+    at += 1
+    print(t['name'], [q for q in ('compat=zoology', 'compat=mad', 'positions=mad') if q in t['published']])"
+--- stdout
+mqar-mix ['compat=zoology']
+mad-recall ['compat=mad']
+mad-noisy ['compat=mad']
+mad-fuzzy ['compat=mad']
+mad-copy ['positions=mad']
+mad-compress ['compat=mad']

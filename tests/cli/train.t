@@ -90,7 +90,27 @@ perplexity of a token *
 accuracy *
 all of a sequence *
 BLEU *
+brevity penalty *
 chrF2 *
+signature of BLEU *nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:*
+signature of chrF2 *nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:*
+
+=== one head in the encoder, several in the decoder
+T="--tokenizer bpe:280 --steps 2 --dim 16 --heads 4 --layers 1 --context 24 --threads 1 --quiet"
+printf 'a b\tc d\ne f\tg h\ni j\tk l\n' >p.tsv
+foci train translate --data p.tsv --valid p.tsv --encoder-heads 1 --encoder-attention 1L --decoder-attention "4*softmax" --out m $T >/dev/null
+grep heads m/config.json
+foci eval m --data p.tsv --threads 1 --costs --json >j
+python3 -c "import json; c = json.load(open('j'))['costs']; print([a['attention'] for a in c['attentions']])"
+foci train lm --encoder-heads 1 --check
+--- stdout
+  "heads": 4,
+  "kv_heads": *
+  "encoder_heads": 1,
+['1*softmax', '4*softmax', '4*softmax']
+--- stderr
+foci train: --encoder-heads is for translate; lm has no use for it
+--- exit 2
 
 === patterns of words, by any name: trained, judged, used
 for i in $(seq 60); do printf 'one twenty %d\teins zwanzig %d\n' $i $i; done >p.tsv
@@ -98,7 +118,7 @@ cut -f1 p.tsv >t.txt
 T="--tokenizer bpe:280 --steps 3 --dim 16 --heads 8 --layers 1 --context 24 --threads 1 --quiet"
 foci train translate --data p.tsv --encoder-attention 7F_word+1L --decoder-attention "8*fixed(all, 1)" --out m $T >/dev/null
 echo "one twenty 3" | foci translate m --beam 2 --threads 1 | wc -l
-foci eval m --data p.tsv --threads 1 | grep -c BLEU
+foci eval m --data p.tsv --threads 1 | grep -c '^BLEU '
 foci train lm --data t.txt --attention 7F_word+1L --out l $T >/dev/null
 foci generate l --prompt one --tokens 3 --threads 1 | wc -l
 foci eval l --data t.txt --threads 1 | grep -c accuracy

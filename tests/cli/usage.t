@@ -219,9 +219,9 @@ foci plan 'SoftMax ROPE' n8d8 2>&1
 foci LIST 2>&1
 foci list --JSON 2>&1
 --- stdout
-foci list: no mechanism, modifier or alias 'SOFTMAX' (did you mean 'softmax'?); see foci list
-foci list: no mechanism, modifier or alias 'Rope' (did you mean 'rope'?); see foci list
-foci list: no mechanism, modifier or alias 'ORTHOGONAL' (did you mean 'orthogonal'?); see foci list
+foci list: no mechanism, modifier or alias 'SOFTMAX'; the nearest is "softmax"; see foci list
+foci list: no mechanism, modifier or alias 'Rope'; the nearest is "rope"; see foci list
+foci list: no mechanism, modifier or alias 'ORTHOGONAL'; the nearest is "orthogonal"; see foci list
 foci plan: SoftMax ROPE: column 1: unknown mechanism "SoftMax"; the nearest is "softmax"
 foci: no verb 'LIST' (did you mean 'list'?); see foci --help
 foci list: no option '--JSON' (did you mean '--json'?); see foci list --help

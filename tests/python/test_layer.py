@@ -78,6 +78,13 @@ def test_states():
     state = layer.state(2)
     found = np.concatenate([state.step(X[:, i:i + 4]) for i in range(0, 12, 4)], 1)
     np.testing.assert_allclose(found, want, atol=5e-6)
+    fixed = layer.state(2, fixed=True)
+    layer.params.flat[:] += 1
+    found = np.concatenate([fixed.step(X[:, i:i + 4]) for i in range(0, 12, 4)], 1)
+    np.testing.assert_allclose(found, want, atol=5e-6)
+    with pytest.raises(foci.ArgumentError, match="fixed=True"):
+        fixed.step(X, params=layer.params)
+    layer.params.flat[:] = fixed._fixed[2].flat
     state.reset()
     rows = np.concatenate([X[0, :5], X[1, :2]])
     found = state.step(rows, tokens=[5, 2])

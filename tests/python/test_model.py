@@ -74,6 +74,21 @@ def test_a_language_model(folder, tmp_path):
     assert scores["perplexity"] > 1
 
 
+def test_what_a_model_looks_at(folder):
+    model = foci.Model(folder)
+    (found,) = model.attentions("It is")
+    assert found.name == "block 0" and found.weights.shape == (2, 5, 5) and len(found.keys) == 5
+    np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-5)
+    assert not np.triu(found.weights, 1).any() and found.queries[0] == "I"
+    figures = foci.head_figures(found.weights, causal=True)
+    assert figures[1]["concentration"] == pytest.approx(
+        np.mean([foci.concentration(row[:i + 1]) for i, row in enumerate(found.weights[1])]), abs=1e-6)
+    picture = foci.show_model(str(folder), "It is", heads="1")
+    assert picture.svg.startswith("<svg")
+    report = foci.show_report(str(folder))
+    assert "lm" in repr(report) and "<iframe srcdoc=" in report._repr_html_() and "<html" in report.page
+
+
 def test_a_translation(tmp_path):
     (tmp_path / "pairs.tsv").write_text("ein Haus\ta house\nein Hund\ta dog\n" * 10)
     folder = train(tmp_path / "mt", "translate", "--data", str(tmp_path / "pairs.tsv"), "--context", "16", "--batch", "4")
@@ -85,6 +100,8 @@ def test_a_translation(tmp_path):
     assert model.translate("ein Hund", beam=2) == said.split("\n")[0]
     assert model.translate([]) == []
     row = model.tokenizer.encode("ein Hund")
+    assert {a.name for a in model.attentions("a dog", "ein Hund")} == {
+        "encoder block 0", "decoder block 0", "decoder block 0 cross"}
     loss = model.loss([[1, 2, 3]], [[2, 3, -1]], source=[row])
     assert loss.labels == 2 and loss.loss > 0
 

@@ -79,6 +79,19 @@ def test_weights_and_errors():
     np.testing.assert_allclose(foci.layer_concentration(layer, x), spread, rtol=1e-5)
 
 
+def test_heads():
+    rows = 9
+    even = np.tri(rows) / np.arange(1, rows + 1)[:, None]
+    before = np.eye(rows, k=-1)
+    before[0, 0] = 1
+    one, two = foci.head_figures(np.stack([even, before]).astype("f4"), causal=True)
+    assert one["concentration"] == pytest.approx(1) and one["entropy"] == pytest.approx(
+        np.log(np.arange(1, rows + 1)).mean(), rel=1e-5)
+    assert two["entropy"] == 0 and two["effective_rank"] <= rows and two["previous"] == pytest.approx(1, abs=0.2)
+    with pytest.raises(foci.ArgumentError, match="weights has shape"):
+        foci.head_figures(even)
+
+
 def test_concentration():
     assert foci.concentration([0, 3, 0, 0]) == 0.5 and foci.concentration(-np.ones(7, "f4")) == pytest.approx(1)
     assert math.isnan(foci.concentration(np.zeros(3)))
@@ -124,7 +137,14 @@ def test_pictures(tmp_path):
         foci.show_pattern("bigbirb")
     with pytest.raises(foci.Error):
         foci.show_report(str(tmp_path))
-    assert foci.Report("a < b")._repr_html_() == "<pre>a &lt; b</pre>"
+    report = foci.Report("a < b", "<p>page</p>")
+    assert repr(report) == "a < b" and "&lt;p&gt;page" in report._repr_html_()
+    weights = np.tri(6, dtype=np.float32) / np.arange(1, 7)[:, None]
+    for given in (weights, np.stack([weights, weights.T]), weights[None, None]):
+        assert xml.dom.minidom.parseString(foci.show_weights(given).svg).documentElement.tagName == "svg"
+    for wrong in (weights[0], weights[:0]):
+        with pytest.raises(foci.ArgumentError, match="weights has shape"):
+            foci.show_weights(wrong)
 
 
 def test_specs():
@@ -135,6 +155,16 @@ def test_specs():
     assert foci.Plan(spec, heads=8, len_q=9, dim=4).spec.startswith("4*local(window=64")
     with pytest.raises(TypeError):
         foci.scale()  # its argument must be given
+
+
+def test_everything_public_is_explained():
+    assert len(set(foci.__all__)) == len(foci.__all__)
+    for name in foci.__all__:
+        value = getattr(foci, name)
+        assert value.__doc__, name
+        for member, inner in vars(value).items() if isinstance(value, type) else ():
+            if not member.startswith("_") and (inspect.isfunction(inner) or isinstance(inner, (property, classmethod))):
+                assert inspect.getdoc(inner), f"{name}.{member}"
 
 
 def test_every_function_is_its_descriptor():

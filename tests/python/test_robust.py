@@ -120,12 +120,16 @@ def test_wrong_arrays(q, error, sentence):
 @pytest.mark.parametrize("options,error,sentence", [
     ({"spec": "sofmax"}, foci.SpecError, 'column 1: unknown mechanism "sofmax"; the nearest is "softmax"'),
     ({"spec": "softmax\0"}, foci.SpecError, "column 8: a zero byte"),
+    ({"spec": "soft\ud800max"}, foci.SpecError, "column 5: half a character"),
+    ({"spec": "söftmax"}, foci.SpecError, "column 1|column 2"),
     ({"spec": 3}, foci.DTypeError, "spec is a int"),
     ({"layout": "bhdn"}, foci.ArgumentError, 'layout "bhdn": a layout is an order of'),
     ({"layout": "bnd"}, foci.ArgumentError, 'layout "bnd" names 3 axes'),
     ({"mask": np.ones((33, 32), bool)}, foci.ArgumentError, "mask has shape"),
     ({"mask": np.ones((33, 33))}, foci.DTypeError, "a mask is bool"),
     ({"bias": np.ones((3, 33, 33), np.float32)}, foci.Error, "."),
+    ({"bias": np.ones((3, 32), np.float32), "mask": np.ones((33, 33), bool)}, foci.ArgumentError, "have to agree"),
+    ({"spec": ["softmax"]}, foci.DTypeError, "spec is a list"),
     ({"lengths": [33]}, foci.ArgumentError, r"lengths .* has shape \(1,\), not \(2,\)"),
     ({"lengths": [33, 34]}, foci.ArgumentError, "."),
     ({"lengths": [1.5, 2]}, foci.DTypeError, "whole numbers"),
@@ -143,6 +147,8 @@ def test_wrong_arrays(q, error, sentence):
     ({"out": Q}, foci.ArgumentError, "overlap"),
     ({"lse": np.zeros(3, np.float32)}, foci.ArgumentError, "lse has to be"),
     ({"lists": {"layout": [1]}}, foci.Error, "."),
+    ({"spec": "block", "lists": {"layout": [0.5]}}, foci.DTypeError, "the list layout has dtype float64"),
+    ({"spec": "block"}, foci.ArgumentError, 'block needs its layout'),
     ({"words": [1]}, foci.ArgumentError, "words has shape"),
 ])
 def test_wrong_options(options, error, sentence):
@@ -158,6 +164,15 @@ def test_unknown_options_of_plans():
         plan.forward(Q, K, V, mask=np.ones((33, 33), bool))
     with pytest.raises(foci.ArgumentError, match="without train=True"):
         plan.saved()
+    trains, twin = (foci.Plan("lsh", batch=2, heads=4, len_q=33, dim=16, train=True) for _ in range(2))
+    saved = trains.saved()
+    out = trains.forward(Q, K, V)
+    with pytest.raises(foci.ArgumentError, match="saved is empty"):
+        trains.backward(out, Q, K, V, out=out, saved=saved)
+    with pytest.raises(foci.ArgumentError, match="saved is that of another plan"):
+        twin.forward(Q, K, V, saved=saved)
+    trains.forward(Q, K, V, saved=saved)
+    assert saved.filled and saved.nbytes and trains.backward(out, Q, K, V, out=out, saved=saved).q.any()
 
 
 def test_exceptions_are_pythons_too():

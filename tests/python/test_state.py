@@ -53,7 +53,8 @@ def test_unequal_steps():
 def test_appending_only():
     q, k, v = arrays()
     state = foci.State("softmax", heads=4, kv_heads=2, dim=8, batch=2)
-    assert state.step(None, k[:, :, :29], v[:, :, :29], attend=False) is None
+    state.append(None, k[:, :, :29], v[:, :, :29])
+    assert state.lengths == [29, 29]
     found = state.step(q[:, :, 29:], k[:, :, 29:], v[:, :, 29:])
     np.testing.assert_allclose(found, foci.attention(q, k, v, causal=True)[:, :, 29:], atol=3e-6)
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "foci/analyse.h"
+#include "support/counter.h"
 #include "support/texts.h"
 
 enum { CONTEXT = 16, HEADS = 2 };
@@ -261,13 +262,45 @@ static void texts(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Each allocation of a reading fails once: nothing is lost. */
+static void allocations(void **state)
+{
+    struct counter             counter = { .left = -1 };
+    const foci_options         o = { FOCI_SIZED(foci_options), .threads = 1,
+                                     .alloc = count_alloc, .user = &counter };
+    const foci_reading_options pair = { FOCI_SIZED(foci_reading_options),
+                                        .text = string("a b"), .source = string("c") };
+    foci_ctx                  *ctx = NULL;
+    foci_status                status = FOCI_ERR_MEMORY;
+
+    (void)state;
+    assert_int_equal(foci_ctx_create(&o, &ctx), FOCI_OK);
+    foci_tokenizer *t = train_text(ctx, "bytes", "");
+    foci_model *m = make(ctx, t, FOCI_MODEL_TRANSLATE, "1*fixed(words=1) + 1*softmax");
+    for (int64_t n = 0; status; n++) {
+        foci_reading *r = NULL;
+        const int64_t held = counter.held;
+        counter.left = n;
+        status = foci_reading_create(m, t, &pair, &r);
+        counter.left = -1;
+        assert_true(!status == (r != NULL));
+        if (status) assert_int_equal(status, FOCI_ERR_MEMORY);
+        foci_reading_free(r);
+        assert_int_equal(counter.held, held);
+        assert_true(n < 100);
+    }
+    foci_model_free(m);
+    foci_tokenizer_free(t);
+    foci_ctx_free(ctx);
+    assert_int_equal(counter.held, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_weights),
-        cmocka_unit_test(translation),
-        cmocka_unit_test(others),
-        cmocka_unit_test(texts),
+        cmocka_unit_test(known_weights), cmocka_unit_test(translation),
+        cmocka_unit_test(others),        cmocka_unit_test(texts),
+        cmocka_unit_test(allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,6 +246,8 @@ static void translate(void **state)
     c.source_vocab = VOCAB + 2;
     c.conv = 2;
     c.cross_attention = "linear";
+    c.encoder_heads = 1;
+    c.encoder_attention = "1L";
     check(ctx, &c, 0);
     foci_ctx_free(ctx);
 }

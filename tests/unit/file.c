@@ -209,6 +209,110 @@ static void *rationed_alloc(void *user, void *old, size_t old_bytes, size_t new_
     return aligned_alloc(64, (new_bytes + 63) / 64 * 64);
 }
 
+/*
+ * What a reader gives
+ */
+
+struct given {
+    const struct bytes *b;
+    size_t              at, most; /* most: bytes at a time */
+    bool                fails;    /* at the end */
+};
+
+static int64_t give(void *user, void *to, int64_t bytes)
+{
+    struct given *g = user;
+    size_t        n = g->b->n - g->at;
+
+    if (!n && g->fails) return -1;
+    if (n > g->most) n = g->most;
+    if (n > (size_t)bytes) n = (size_t)bytes;
+    if (n) memcpy(to, g->b->data + g->at, n);
+    g->at += n;
+    return (int64_t)n;
+}
+
+static const char *why(void *user)
+{
+    (void)user;
+    return "the line is dead";
+}
+
+static void reads_what_a_reader_gives(void **state)
+{
+    const size_t       most[] = { 1, 7, 4096 };
+    const struct bytes b = files_two();
+    struct files      *x = *state;
+    foci_file         *file, *same;
+
+    files_save(x->path, &b);
+    assert_int_equal(foci_file_open(x->ctx, x->path, &same), FOCI_OK);
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        struct given      g = { &b, .most = most[i] };
+        const foci_reader r = { FOCI_SIZED(foci_reader), .user = &g, .read = give };
+        assert_int_equal(foci_file_read(x->ctx, &r, &file), FOCI_OK);
+        assert_int_equal(foci_file_count(file), 2);
+        for (int n = 0; n < 2; n++) {
+            foci_array a = { FOCI_SIZED(foci_array) }, c = { FOCI_SIZED(foci_array) };
+            assert_int_equal(foci_file_array(file, n, &a), FOCI_OK);
+            assert_int_equal(foci_file_array(same, n, &c), FOCI_OK);
+            assert_string_equal(a.name, c.name);
+            assert_int_equal(a.count, c.count);
+            assert_int_equal(a.type, c.type);
+            assert_memory_equal(a.data, c.data, (size_t)a.count * 2);
+        }
+        foci_file_free(file);
+    }
+    foci_file_free(same);
+}
+
+static void refuse_reader(struct files *x, const foci_reader *r, const char *reason)
+{
+    foci_file *file = (foci_file *)x;
+
+    assert_int_equal(foci_file_read(x->ctx, r, &file), FOCI_ERR_FILE);
+    assert_null(file);
+    assert_string_equal(foci_errmsg(x->ctx), reason);
+}
+
+static void refuses_bad_readers(void **state)
+{
+    const struct bytes b =
+        files_npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (2,)}", "x", 1);
+    const struct bytes empty = { .n = 0 };
+    struct files      *x = *state;
+    struct given       g = { &b, .most = 10 };
+    foci_reader r = { FOCI_SIZED(foci_reader), .name = "line", .user = &g, .read = give,
+                      .error = why };
+    foci_file  *file;
+
+    refuse_reader(x, &r, "line: its shape needs 2 bytes of data but the file has 1");
+    g = (struct given){ &b, .most = 10, .fails = true };
+    refuse_reader(x, &r, "line: cannot be read: the line is dead");
+    g = (struct given){ &b, .most = 10, .fails = true };
+    r.error = NULL;
+    refuse_reader(x, &r, "line: cannot be read: its reader failed");
+    g = (struct given){ &empty, .most = 10 };
+    r.name = NULL;
+    refuse_reader(x, &r, "text: is empty; a .npy or .safetensors file is needed");
+
+    r.read = NULL;
+    assert_int_equal(foci_file_read(x->ctx, &r, &file), FOCI_ERR_ARG);
+    r.size = 1;
+    assert_int_equal(foci_file_read(x->ctx, &r, &file), FOCI_ERR_ARG);
+    assert_int_equal(foci_file_read(x->ctx, NULL, &file), FOCI_ERR_ARG);
+    assert_int_equal(foci_file_read(x->ctx, &r, NULL), FOCI_ERR_ARG);
+}
+
+static foci_status open_or_read(foci_ctx *ctx, const struct files *x,
+                                const struct bytes *b, bool read, foci_file **file)
+{
+    struct given      g = { b, .most = 50 };
+    const foci_reader r = { FOCI_SIZED(foci_reader), .user = &g, .read = give };
+
+    return read ? foci_file_read(ctx, &r, file) : foci_file_open(ctx, x->path, file);
+}
+
 static void survives_lack_of_memory(void **state)
 {
     struct files      *x = *state;
@@ -217,8 +321,8 @@ static void survives_lack_of_memory(void **state)
         files_two(),
     };
 
-    for (int f = 0; f < 2; f++) {
-        files_save(x->path, &files[f]);
+    for (int f = 0; f < 4; f++) {
+        files_save(x->path, &files[f % 2]);
         foci_status status = FOCI_ERR_MEMORY;
         for (int n = 0; status; n++) {
             struct rationed    r = { .left = 1000 };
@@ -228,7 +332,7 @@ static void survives_lack_of_memory(void **state)
             foci_file         *file;
             assert_int_equal(foci_ctx_create(&options, &ctx), FOCI_OK);
             r.left = n;
-            status = foci_file_open(ctx, x->path, &file);
+            status = open_or_read(ctx, x, &files[f % 2], f > 1, &file);
             if (status) {
                 assert_int_equal(status, FOCI_ERR_MEMORY);
                 assert_null(file);
@@ -250,6 +354,8 @@ int main(void)
         FILES_TEST(refuses_what_is_no_file),
         FILES_TEST(refuses_wrong_calls),
         FILES_TEST(converts_whole_numbers_only),
+        FILES_TEST(reads_what_a_reader_gives),
+        FILES_TEST(refuses_bad_readers),
         FILES_TEST(survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

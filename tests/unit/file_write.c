@@ -56,6 +56,31 @@ static void writes_npy(void **state)
     }
 }
 
+/* To a descriptor, byte by byte what goes to a file. */
+static void sends_npy(void **state)
+{
+    const float   data[6] = { 1, -2, 3.5f, INFINITY, 0x1p-149f, 6 };
+    const int64_t shape[2] = { 2, 3 };
+    char          file[512], sent[512];
+    int           ends[2];
+    struct files *x = *state;
+
+    assert_int_equal(foci_npy_write(x->ctx, x->path, 2, shape, data), FOCI_OK);
+    FILE *in = fopen(x->path, "rb");
+    assert_non_null(in);
+    const size_t n = fread(file, 1, sizeof file, in);
+    fclose(in);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(foci_npy_send(x->ctx, ends[1], 2, shape, data), FOCI_OK);
+    assert_int_equal(read(ends[0], sent, sizeof sent), n);
+    assert_memory_equal(sent, file, n);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(foci_npy_send(x->ctx, ends[1], 2, shape, data), FOCI_ERR_FILE);
+    assert_non_null(strstr(foci_errmsg(x->ctx), "descriptor"));
+    assert_int_equal(foci_npy_send(x->ctx, ends[1], 9, shape, data), FOCI_ERR_ARG);
+}
+
 static void writes_safetensors(void **state)
 {
     const int64_t    shape[2] = { 2, 2 }, none[1] = { 0 };
@@ -262,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FILES_TEST(writes_npy),
+        FILES_TEST(sends_npy),
         FILES_TEST(writes_safetensors),
         FILES_TEST(writes_bytes),
         FILES_TEST(refuses_to_write_nonsense),

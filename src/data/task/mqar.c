@@ -304,7 +304,8 @@ const struct task_def task_mqar_mix = {
     .preset = "--task mqar-mix(vocab=1024) --layers 2 --dim 64 --heads 1 "
               "--ffn 0 --conv 3 --positions none --batch 64 --lr 0.004 "
               "--dtype bf16 --steps 2000",
-    .published = "--task mqar-mix(form=published) --layers 2 --dim 64 --heads 1 "
-                 "--ffn 0 --conv 3 --positions none --examples 180000 --epochs "
-                 "32 --batch 256 --lr 0.0032 --decay 0.1 --final-rate 0",
+    .published =
+        "--task mqar-mix(form=published,compat=zoology) --layers 2 --dim 64 --heads 1 "
+        "--ffn 0 --conv 3 --positions none --examples 180000 --epochs "
+        "32 --batch 256 --lr 0.0032 --decay 0.1 --final-rate 0",
 };

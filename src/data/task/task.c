@@ -41,10 +41,9 @@ static foci_status unknown(const struct spec_reader *r, struct text_span name)
     struct nearest near = { .word = name };
 
     for (int i = 0; task_list[i]; i++)
-        nearest_offer(&near, (struct text_span){ task_list[i]->name,
-                                                 strlen(task_list[i]->name) });
-    return reader_fail(r, name.s, "unknown task %s; the nearest is %s",
-                       span_quote(name).text, span_quote(near.name).text);
+        nearest_offer_text(&near, task_list[i]->name);
+    return reader_fail(r, name.s, "unknown task %s%s", span_quote(name).text,
+                       nearest_hint(&near, "; \"foci task\" names all there are").text);
 }
 
 /* Words that hyphens may join. */

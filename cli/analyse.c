@@ -428,7 +428,7 @@ const struct verb verb_analyse = {
         "length.\n\n"
         "--error prints |o - o'| / |o'| over all rows, o' of softmax, and the same of "
         "weights over\n"
-        "32 rows of a head: the root mean square over heads, 8 of random tensors.  "
+        "16 rows of a head: the root mean square over heads, 8 of random tensors.  "
         "Columns are\n"
         "what --axis says or, of random tensors, the standard deviation that the "
         "logits "

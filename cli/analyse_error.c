@@ -12,7 +12,7 @@
 #include "foci/analyse.h"
 #include "foci/mechanism.h"
 
-enum { LENGTH = 512, ROWS = 32, SPEC_TEXT = 1024, UNTRAINED_TEXT = 1024 };
+enum { LENGTH = 512, ROWS = 16, SPEC_TEXT = 1024, UNTRAINED_TEXT = 1024 };
 
 struct error_point error_point(const struct errors *e, int i)
 {

@@ -36,10 +36,9 @@ static void print_caption(const struct errors *e)
 
     errors_axis(e, axis, sizeof axis);
     errors_extents(e, extents, sizeof extents);
-    printf(
-        "columns: %s; %s\n"
-        "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n\n",
-        axis, extents);
+    printf("columns: %s; %s\n"
+           "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n",
+           axis, extents);
 }
 
 static int spec_of(const struct errors *e, int curve) { return curve / e->n_sources; }
@@ -69,7 +68,6 @@ static void print_errors(const struct errors *e)
     char                 columns[MAX_VALUES + 4] = "lll";
     struct output_table *t;
 
-    print_caption(e);
     memset(columns + 3, 'r', (size_t)e->values.n);
     t = table_headed(columns);
     table_pair(t, "mechanism", "keys");
@@ -94,6 +92,7 @@ static void print_errors(const struct errors *e)
     }
     table_print(t, stdout);
     table_free(t);
+    print_caption(e);
     print_notes(e);
 }
 

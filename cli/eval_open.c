@@ -11,7 +11,7 @@ static int read_trained(struct judged *j)
 {
     const struct verb *train = NULL;
 
-    j->notes = train_notes_read(j->a, j->a->words[0]);
+    if (!j->notes) j->notes = train_notes_read(j->a, j->a->words[0]);
     if (!j->notes) return EXIT_FAILED;
     const json_t *list = json_object_get(j->notes, "arguments");
     const size_t  n = json_array_size(list);
@@ -24,14 +24,15 @@ static int read_trained(struct judged *j)
         if (!strcmp(verbs[i]->name, "train")) train = verbs[i];
     const int code = args_parse(train, (int)n, argv, &j->trained);
     free(argv);
-    return code ? code : train_sources_find(&j->trained, j->config.task, &j->sources);
+    return code;
 }
 
 /* A split of what the model was trained on. */
 static int find_split(struct judged *j, foci_data_split split)
 {
-    const int code = read_trained(j);
+    int code = read_trained(j);
 
+    if (!code) code = train_sources_find(&j->trained, j->config.task, &j->sources);
     if (code) return code;
     j->from = j->sources.from[split];
     j->from.reverse |= opt_flag(j->a, "reverse");
@@ -125,7 +126,11 @@ static int open_part(struct judged *j, const struct data_shape *shape)
 static int open_data(struct judged *j)
 {
     struct data_shape shape = shape_of(j);
+    int               code = EXIT_OK;
 
+    /* The model knows how large patches are, not what they are cut from. */
+    if (j->config.patch && !shape.patch && !j->trained.verb) code = read_trained(j);
+    if (code) return code;
     if (j->trained.verb) take_trained(j, &shape);
     return j->from.end > 0 ? open_part(j, &shape)
                            : data_open(j->a, j->ctx, &j->from, &shape, &j->data);

@@ -176,11 +176,13 @@
     said.textContent = "Query " + query + " “" + queryToken(query) + "” gives key " + key + " “" +
       keyToken(key) + "” the weight " + show(weight(h, query * a.keys + key)) +
       ". Most: " + (most || "none") + ".";
-    const all = tokens.children;
+    /* The text is shaded up to the largest weight of this query. */
+    const all = tokens.children, row = bytes(h).subarray(query * a.keys, (query + 1) * a.keys);
+    const largest = row.reduce((x, b) => Math.max(x, Math.abs(b)), 1);
     for (let k = 0; k < all.length; k++) {
-      const memory = a.memory || 0, b = k + memory < a.keys ? bytes(h)[query * a.keys + k + memory] : 0;
+      const memory = a.memory || 0, b = k + memory < a.keys ? row[k + memory] : 0;
       all[k].style.backgroundColor = b ? "rgb(" + (b < 0 ? "var(--cold)" : "var(--heat)") + " / " +
-        (0.75 * Math.abs(b) / 127).toFixed(3) + ")" : "";
+        (0.75 * Math.abs(b) / largest).toFixed(3) + ")" : "";
       all[k].classList.toggle("query", a.query_side === a.key_side && k === query);
     }
   }

@@ -13,7 +13,12 @@
 #include "layer/layer.h"
 #include "ref/ref.h"
 
-enum { TOP = 8, RANK = 512, TURNS = 2 };
+enum {
+    TOP = 8,
+    RANK = 512,
+    TURNS = 2,        /* jobs for each thread, if heads are fewer */
+    PAIR_FLOPS = 1000 /* about what the interpreter takes, all in all */
+};
 
 static const size_t block_bytes = (size_t)1 << 28, most_bytes = (size_t)1 << 30;
 
@@ -113,7 +118,7 @@ static const float *row_of(const struct adding *x, int64_t head, int64_t s)
 /* Rows of a job: many, since each job prepares all keys of a head anew. */
 static int64_t job_rows(const struct adding *x)
 {
-    const int64_t turns = div_up(TURNS * x->h->ctx->threads, x->h->o.heads);
+    const int64_t turns = div_up((int64_t)TURNS * x->h->ctx->threads, x->h->o.heads);
 
     return x->whole ? x->n : div_up(x->n, turns);
 }
@@ -273,7 +278,8 @@ static foci_status weigh_block(struct adding *x)
     const int64_t heads = x->h->o.heads;
 
     if (!x->weigher) return FOCI_OK;
-    run_jobs(x, weigh_job, heads * div_up(x->n, job_rows(x)), 1e9);
+    run_jobs(x, weigh_job, heads * div_up(x->n, job_rows(x)),
+             PAIR_FLOPS * (double)(heads * x->n) * (double)x->nk);
     for (int t = 0; t < x->h->ctx->threads; t++)
         if (x->status[t])
             return ctx_fail(x->h->ctx, x->status[t],
@@ -293,7 +299,7 @@ static foci_status look_at_block(struct adding *x)
     for (int64_t head = 0; head < heads; head++)
         add_rows(x, head);
     if (!x->ranks) return FOCI_OK;
-    run_jobs(x, rank_job, heads, 1e9);
+    run_jobs(x, rank_job, heads, pairs * (double)min64(x->nq, x->nk));
     for (int64_t head = 0; head < heads; head++) {
         struct head_sums *to = &x->h->sums[head];
         const bool        infinite = to->odd & HEAD_INFINITE;

@@ -352,7 +352,8 @@ void ref_features_fill(const struct ref_linear *x, struct ref_features *f)
 {
     if (x->l.feature == FOCI_FEATURE_EXP) map_directions(x, f);
     f->quad = f->queries ? x->e.cx : x->e.cy;
-    for (int64_t i = 0; i < f->rows; i++)
+    const foci_range rows = f->queries ? x->p->rows : (foci_range){ 0, f->rows };
+    for (int64_t i = rows.begin; i < rows.end; i += f->queries ? x->p->step : 1)
         fill_row(x, f, i);
     for (int64_t t = 0; x->type != REF_F64 && t < f->rows * x->m; t++) {
         f->rounded[t] = ref_operand(x, f->value[t]);

@@ -97,9 +97,6 @@ foci analyse: perfromer: column 1: unknown mechanism "perfromer"; the nearest is
 === errors against softmax
 foci analyse --error softmax --error 'linear(kernel=taylor)' --dim 4 --length 32 --spreads 0.1,1 --quiet
 --- stdout
-columns: standard deviation of the logits s q.k; 32 tokens; width 4; 8 heads
-output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
-
 mechanism              keys       error of    0.1      1
 softmax                gaussian   output    0.000  0.000
                                   weights   0.000  0.000
@@ -109,6 +106,8 @@ linear(kernel=taylor)  gaussian   output    0.00*
                                   weights   0.00*
                        clustered  output    0.00*
                                   weights   0.00*
+columns: standard deviation of the logits s q.k; 32 tokens; width 4; 8 heads
+output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
 
 === errors as JSON; more features are nearer, and more products
 foci analyse --error 'performer(features=8)' --error 'performer(features=512)' --error 'linear(kernel=taylor, order=1)' \
@@ -131,7 +130,7 @@ grep -c polyline e.svg
 python3 -c 'import xml.dom.minidom as m; print(m.parse("e.svg").documentElement.tagName)'
 echo $(head -c 4 e.PNG | tail -c 3)
 --- stdout
-8
+7
 4
 svg
 PNG

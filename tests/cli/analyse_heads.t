@@ -130,9 +130,6 @@ foci analyse b --error relu2 --error softmax --quiet
 foci analyse b --error relu2 --dim 4
 foci analyse b --error relu2 --axis length=2..999:2
 --- stdout
-columns: the tensors as they are; * tokens; width 8; 2 heads
-output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
-
 mechanism  keys     error of  error
 relu2      block 0  output    *
                     weights   *
@@ -142,6 +139,8 @@ softmax    block 0  output    0.000
                     weights   0.000
            block 1  output    0.000
                     weights   0.000
+columns: the tensors as they are; * tokens; width 8; 2 heads
+output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
 --- stderr
 foci analyse: --dim is of random tensors, and a model gives its own
 foci analyse: --axis length has 2 to 999; it takes 2 to *
@@ -161,10 +160,10 @@ foci analyse --error linear --axis dim=8,16 --keys gaussian --length 8 --quiet -
 --- stdout
 features [8.0, 512.0] True True None
 * linformer is an untrained mixture: E as drawn, which training would learn
-columns: tokens; width 4; 8 heads; logits of deviation 1
 mechanism  keys      error of      8     16     32
-columns: width of queries and keys; 8 tokens; 8 heads; logits of deviation 1
+columns: tokens; width 4; 8 heads; logits of deviation 1
 mechanism  keys      error of      8     16
+columns: width of queries and keys; 8 tokens; 8 heads; logits of deviation 1
 
 === limits of frozen projections
 foci analyse --orthogonality orthogonal --width 16 --heads 4 --draws 64 --limits --json --quiet > l.json

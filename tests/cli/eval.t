@@ -161,3 +161,17 @@ END_OF_PYTHON
 --- stdout
 True True 16
 True True 4
+
+=== images are cut as in training, whatever they are judged by
+npy make x.npy 20x4x4x1
+npy make y.npy 20 0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1 --dtype i4
+foci train classify --data x.npy --labels y.npy --patch 2 --dim 8 --layers 1 --heads 2 --steps 2 --quiet --out m >/dev/null
+foci eval m --data x.npy --labels y.npy >a
+foci eval m --data x.npy --labels y.npy --patch 2 >b
+cmp a b && head -1 a
+foci eval m --data x.npy --labels y.npy --patch 1 || echo $?
+--- stdout
+tokens * 20
+2
+--- stderr
+foci eval: *images have 16 patches of side 1

@@ -515,7 +515,7 @@ class Handle:
     __slots__ = ("handle", "owner", "_free", "_users", "_dead", "__weakref__")
     handle: int
 
-    def __init__(self, handle: int, free: Any, owner: Optional[Handle] = None) -> None:
+    def __init__(self, handle: int, free: Any = None, owner: Optional[Handle] = None) -> None:
         self.handle = handle
         self.owner = owner
         self._free = free
@@ -533,11 +533,16 @@ class Handle:
 
     def _let_go(self) -> None:
         if self._dead and not self._users and self.handle:
-            self._free(self.handle)
+            self._release()
             self.handle = 0
             if self.owner is not None:
                 self.owner._users -= 1
                 self.owner._let_go()
+
+    def _release(self) -> None:
+        """Free it.  Who needs more than a function overrides this: a bound method in `_free`
+        would be a cycle, and the memory would wait for Python's collector."""
+        self._free(self.handle)
 
     def __reduce__(self) -> str:
         raise TypeError(f"{type(self).__name__} cannot be pickled: make a new one in the other process")

@@ -27,11 +27,11 @@ class _Pool(_c.Handle):
         self.locked = _c.Locked()
         self.gone: list[int] = []  # states of sequences that are no longer used
         handle = _c.created(lib.foci_pool_create, context.handle, plan, max(pages, 1))
-        super().__init__(handle, self._freed, owner)
+        super().__init__(handle, owner=owner)
 
-    def _freed(self, handle: int) -> None:
+    def _release(self) -> None:
         self.sweep()
-        lib.foci_pool_free(handle)
+        lib.foci_pool_free(self.handle)
 
     def sweep(self) -> None:
         """Free what is no longer used, unless another thread is at work: it will."""
@@ -57,11 +57,11 @@ class _Sequence(_c.Handle):
     def __init__(self, pool: _Pool, handle: Optional[int] = None) -> None:
         if handle is None:
             handle = _c.created(lib.foci_state_create, None, pool.handle)
-        super().__init__(handle, self._freed, pool)
+        super().__init__(handle, owner=pool)
 
-    def _freed(self, handle: int) -> None:
+    def _release(self) -> None:
         assert isinstance(self.owner, _Pool)
-        self.owner.gone.append(handle)
+        self.owner.gone.append(self.handle)
         self.owner.sweep()
 
 

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -224,6 +225,22 @@ def test_a_state_outlives_what_it_was_given():
     del state
     gc.collect()
     assert pool.handle and len(sequences) == 2
+
+
+def test_a_state_is_freed_at_once():
+    state = foci.State("softmax", heads=4, dim=16, batch=2)
+    state.step(Q[:, :, :1], K[:, :, :1], V[:, :, :1])
+    free = foci._c.lib.foci_pool_free_count
+    gone = weakref.ref(state._pool)
+    gc.disable()
+    try:
+        held = free(state._pool.handle)
+        state.reorder([0])
+        assert free(state._pool.handle) > held  # the pages of the other one
+        del state
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_cycles_are_freed_in_order():

@@ -105,8 +105,8 @@ def _of_layer(function: Any, layer: Layer, x: Any, options: dict[str, Any]) -> D
     problem = _c.foci_problem()
     _check(lib.foci_plan_get_problem(lib.foci_layer_plan(bound.shaped.handle), _byref(problem)))
     found = np.zeros(problem.heads)
-    with bound.work():
-        bound.shaped.check(function(bound.shaped.handle, _byref(bound.io), address(found)))
+    with bound.work() as io:
+        bound.shaped.check(function(bound.shaped.handle, _byref(io), address(found)))
     return found
 
 

@@ -244,14 +244,14 @@ class Layer:
         """The weights of the heads on these hidden states, [batch][heads][rows][rows of the
         keys]: slow, for analysis."""
         bound = self._call(x, options, False)
-        shaped, io = bound.shaped, bound.io
+        shaped = bound.shaped
         y = np.empty_like(bound.x)
-        io.y = address(y)
+        bound.io.y = address(y)
         plan = lib.foci_layer_plan(shaped.handle)
         problem = _c.foci_problem()
         shaped.check(lib.foci_plan_get_problem(plan, _byref(problem)))
         found = np.zeros((problem.batch, problem.heads, problem.len_q, problem.len_k), np.float32)
-        with bound.work():
+        with bound.work() as io:
             heads = _c.foci_io()
             shaped.check(lib.foci_layer_heads(shaped.handle, _byref(io), _byref(heads)))
             o = np.empty(problem.batch * problem.len_q * problem.heads * problem.dim_v, dtype_of(problem.dtype))
@@ -270,8 +270,8 @@ class Layer:
 
     def _move(self, function: Any, x: Any, options: Mapping[str, Any]) -> None:
         bound = self._call(x, options, False)
-        with bound.work():
-            bound.shaped.check(function(bound.shaped.handle, _byref(bound.io), bound.io.params))
+        with bound.work() as io:
+            bound.shaped.check(function(bound.shaped.handle, _byref(io), io.params))
 
     def state(self, batch: int = 1, *, fixed: bool = False) -> LayerState:
         """Sequences to be decoded token by token.  ``fixed``: parameters stay as they are now,
@@ -362,8 +362,8 @@ class _Bound:
             if not y.flags.c_contiguous or not y.flags.writeable or y.dtype != self.x.dtype:
                 raise ArgumentError(f"out has to be packed {self.x.dtype} that may be written")
         self._put("y", y)
-        with self.work():
-            self.shaped.check(function(self.shaped.handle, _byref(self.io)))
+        with self.work() as io:
+            self.shaped.check(function(self.shaped.handle, _byref(io)))
         return y[0] if self.flat else y
 
     def backward(self, function: Any, dy: Any) -> LayerGradients:
@@ -376,22 +376,25 @@ class _Bound:
         params = self.params.zeros_like()
         grads = _c.foci_layer_grads(dy=address(given_dy), dx=address(dx), dsource=address(dsource),
                                     dbias=address(dbias), dparams=address(params.flat) or None)
-        with self.work():
-            self.shaped.check(function(self.shaped.handle, _byref(self.io), _byref(grads)))
+        with self.work() as io:
+            self.shaped.check(function(self.shaped.handle, _byref(io), _byref(grads)))
         return LayerGradients(dx[0] if self.flat else dx, dsource, dbias, params)
 
 
 class _Work:
-    """Scratch memory of a layer while it executes."""
+    """Scratch memory of a layer while it executes, in arguments of its own: several threads may
+    go the way back of one call."""
 
     def __init__(self, bound: _Bound) -> None:
         self.bound = bound
         self.block: Optional[Block] = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _c.foci_layer_io:
         shaped = self.bound.shaped
         self.block = shaped.context.take(lib.foci_layer_work_bytes(shaped.handle))
-        self.bound.io.work = self.block.address
+        io = _c.foci_layer_io.from_buffer_copy(self.bound.io)
+        io.work = self.block.address
+        return io
 
     def __exit__(self, *_: Any) -> None:
         assert self.block is not None

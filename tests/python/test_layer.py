@@ -1,5 +1,6 @@
 """Layers: against the judge, finite differences, the command; states; what they refuse."""
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -89,6 +90,27 @@ def test_states():
     rows = np.concatenate([X[0, :5], X[1, :2]])
     found = state.step(rows, tokens=[5, 2])
     np.testing.assert_allclose(found[5:], want[1, :2], atol=5e-6)
+
+
+def test_ways_back_have_scratch_memory_each(monkeypatch):
+    layer = foci.Layer("softmax", width=32, heads=4)
+    y, vjp = layer.vjp(X)
+    want, backward, places = vjp(y).x, foci._c.lib.foci_layer_backward, []
+
+    def interrupted(handle, io, grads):
+        place = io._obj.work
+        if not places:  # another thread goes the same way in between
+            places.append(place)
+            thread = threading.Thread(target=vjp, args=(y,))
+            thread.start()
+            thread.join()
+            assert io._obj.work == place
+        else:
+            places.append(place)
+        return backward(handle, io, grads)
+
+    monkeypatch.setattr(foci._c.lib, "foci_layer_backward", interrupted)
+    assert np.array_equal(vjp(y).x, want) and len(set(places)) == 2
 
 
 def test_frozen_and_parameters():

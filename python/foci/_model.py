@@ -362,11 +362,12 @@ class ModelSequences(_c.Handle):
         self.model = model
         self.batch = batch
         handle = ctypes.c_void_p()
-        model._check(lib.foci_sequences_create(model.handle, batch, _byref(handle)))
-        assert handle.value is not None
-        super().__init__(handle.value, lib.foci_sequences_free, model)
-        if longest:
-            model._check(lib.foci_sequences_extend(self.handle, longest))
+        with model._locked.lock:
+            model._check(lib.foci_sequences_create(model.handle, batch, _byref(handle)))
+            assert handle.value is not None
+            super().__init__(handle.value, lib.foci_sequences_free, model)
+            if longest:
+                model._check(lib.foci_sequences_extend(self.handle, longest))
 
     def step(self, ids: Sequence[Any], words: Any = None) -> Floats:
         """Append ids, a row of them (or one) for each sequence: the logits after the last,

@@ -1,6 +1,7 @@
 """Models of `foci train`, tokenizers."""
 import json
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -72,6 +73,16 @@ def test_a_language_model(folder, tmp_path):
     assert not view.any()
     scores = foci.Model(folder).evaluate("--data", str(folder.parent / "text"))
     assert scores["perplexity"] > 1
+
+
+def test_one_thread_at_a_time(folder):
+    model = foci.Model.from_folder(folder)
+    thread = threading.Thread(target=model.sequences)
+    with model._locked.lock:
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+    thread.join()
 
 
 def test_what_a_model_looks_at(folder):

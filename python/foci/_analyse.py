@@ -152,7 +152,7 @@ def _law(kind: str, options: dict[str, Any]) -> tuple[_c.foci_concentration_law,
             if value is None:
                 continue
             found = _doubles(value, name)
-            dim = int(options.get("dim", 0)) or found.shape[0]
+            dim = int(options.get("dim", 0)) or law.dim or len(found)
             if found.shape != ((dim, dim) if name == "covariance" else (dim,)):
                 raise ArgumentError(f"{name} has shape {found.shape}, with dim {dim}")
             law.dim = dim

@@ -111,6 +111,13 @@ def test_concentration():
             call()
 
 
+def test_laws_of_different_widths():
+    for options in ({"q": [1., 2.], "mean": np.ones(4), "covariance": np.eye(4)},
+                    {"q": [1., 2., 3.], "covariance": np.eye(2)}, {"mean": [1., 2.], "dim": 3}):
+        with pytest.raises(foci.ArgumentError, match="has shape .*, with dim"):
+            foci.concentration_theory("linear", **options)
+
+
 def test_estimates():
     x = draw(5, 8, seed=1, scale=0.3)
     y = draw(5, 8, seed=2, scale=0.3)

@@ -19,7 +19,7 @@ from ._params import Param, table
 from ._plan import add_lists
 from ._tensors import dtype_code
 from ._torch_calls import check_device, check_dtype, packed, pointer
-from ._torch_ops import TWICE, _told, cast, pairs, plain, refused, whole
+from ._torch_ops import TWICE, _told, cast, check_packed, pairs, plain, refused, whole
 
 lib = _c.lib
 _byref = ctypes.byref
@@ -216,6 +216,8 @@ def backward(how: LayerHow, dy: Tensor, x: Tensor, source: Optional[Tensor], bia
     if not x.numel():
         return [*(g.zero_() for g in made), dparams]
     entry = how.entry(key_of(x, source, bias, extra, True, causal, dropping))
+    if saved.numel() < entry.saved or y.shape != x.shape or dy.shape != x.shape or dy.dtype != x.dtype:
+        raise ArgumentError("y and saved are not what the forward call of these inputs gave")
     io, kept = _io(entry, x, source, bias, flat_of(how, params), extra, dropout_seed)
     io.y, io.saved = y.data_ptr(), saved.data_ptr()
     dy = dy.contiguous()
@@ -237,11 +239,47 @@ def _extra(*tensors: Optional[Tensor]) -> Inputs:
     return NOTHING if all(t is None for t in tensors) else Inputs(*tensors)
 
 
+def check_sizes(x: Tensor, source: Optional[Tensor], extra: Inputs) -> None:
+    """Sizes of what the library reads without looking at them."""
+    batch, rows = x.shape[:2]
+    if source is not None and (source.shape[0] != batch or source.dtype != x.dtype):
+        raise ArgumentError(f"query has {batch} sequences of {x.dtype}, key {source.shape[0]} of {source.dtype}")
+    if extra is NOTHING:
+        return
+    for name, t in (("lengths", extra.lens), ("lengths_source", extra.lens_source)):
+        if t is not None and tuple(t.shape) != (batch,):
+            raise ArgumentError(f"{name} has shape {tuple(t.shape)}, not {(batch,)}")
+    if extra.words is not None and extra.words.numel() != batch * rows:
+        raise ArgumentError(f"words has shape {tuple(extra.words.shape)}, not {(batch, rows)}")
+    if extra.docs is not None and (extra.docs.dim() != 1 or not len(extra.docs)):
+        raise ArgumentError(f"docs has shape {tuple(extra.docs.shape)}: it is offsets 0, ..., n")
+
+
+def _check_raw(how: LayerHow, x: Tensor, source: Optional[Tensor], bias: Optional[Tensor], extra: Inputs) -> None:
+    """What Attention sees to, and an operator that is called by itself, or compiled, may be given."""
+    if (source is not None) != how.cross:
+        raise ArgumentError(f"source is {'missing' if how.cross else 'given'}: the layer was made "
+                            f"with{'' if how.cross else 'out'} cross=True")
+    for name, t in (("x", x), ("source", source)):
+        width = how.fields["width" if name == "x" else "width_source"]
+        if t is not None and (t.dim() != 3 or t.shape[2] != width):
+            raise ArgumentError(f"{name} has shape {tuple(t.shape)}, not (batch, rows, {width})")
+    check_packed("layer", "Attention", bias, extra, x=x, source=source)
+    check_sizes(x, source, extra)
+    want = (x.shape[1], x.shape[1] if source is None else source.shape[1])
+    for name, t in (("mask", extra.mask), ("bias", bias)):
+        if t is not None and (t.dim() != 4 or tuple(t.shape[2:]) != want):
+            raise ArgumentError(f"{name} has shape {tuple(t.shape)}, not (batch, heads, {want[0]}, {want[1]})")
+    if extra.mask is not None and bias is not None and extra.mask.shape != bias.shape:
+        raise ArgumentError(f"mask has shape {tuple(extra.mask.shape)}, bias {tuple(bias.shape)}: they have to agree")
+
+
 @torch.library.custom_op("foci::layer", mutates_args=(), device_types="cpu",
                          schema=f"({INPUTS}, bool train, bool causal, bool dropping) -> (Tensor, Tensor)")
 def layer_op(x, source, bias, params, mask, lens, lens_source, docs, words, dropout_seed, how, train, causal, dropping):  # type: ignore[no-untyped-def]
-    return forward(how_of(how), x, source, bias, params, _extra(mask, lens, lens_source, docs, words), train, causal,
-                   dropping, 0 if dropout_seed is None else int(dropout_seed), torch.zeros)
+    made, extra = how_of(how), _extra(mask, lens, lens_source, docs, words)
+    _check_raw(made, x, source, bias, extra)
+    return forward(made, x, source, bias, params, extra, train, causal, dropping, 0 if dropout_seed is None else int(dropout_seed), torch.zeros)
 
 
 @torch.library.custom_op(
@@ -249,8 +287,9 @@ def layer_op(x, source, bias, params, mask, lens, lens_source, docs, words, drop
     schema=f"(Tensor dy, {INPUTS}, Tensor saved, Tensor y, bool causal, bool dropping, bool[] wanted) -> Tensor[]")
 def layer_backward_op(dy, x, source, bias, params, mask, lens, lens_source, docs, words, dropout_seed, how, saved, y,  # type: ignore[no-untyped-def]
                       causal, dropping, wanted):
-    return backward(how_of(how), dy, x, source, bias, params, _extra(mask, lens, lens_source, docs, words), saved, y,
-                    causal, dropping, 0 if dropout_seed is None else int(dropout_seed), wanted)
+    made, extra = how_of(how), _extra(mask, lens, lens_source, docs, words)
+    _check_raw(made, x, source, bias, extra)
+    return backward(made, dy, x, source, bias, params, extra, saved, y, causal, dropping, 0 if dropout_seed is None else int(dropout_seed), wanted)
 
 
 @layer_op.register_fake
@@ -571,26 +610,11 @@ class Attention(nn.Module):
         for name, t in (("query", x), ("key", source), ("bias", bias), *zip(Inputs._fields, extra),
                         *((tensor.name, p) for tensor, p in zip(self._how.stored, params))):
             check_device(t, name)
-        self._check(x, source, extra)
+        check_sizes(x, source, extra)
         seed = 0 if dropout_seed is None else int(dropout_seed)
         if grad:
             return _Layer.apply(self._how, extra, causal, dropping, seed, x, source, bias, *params)  # type: ignore[no-any-return]
         return forward(self._how, x, source, bias, params, extra, False, causal, dropping, seed)[0]
-
-    def _check(self, x: Tensor, source: Optional[Tensor], extra: Inputs) -> None:
-        """Sizes of what the library reads without looking at them."""
-        batch, rows = x.shape[:2]
-        if source is not None and (source.shape[0] != batch or source.dtype != x.dtype):
-            raise ArgumentError(f"query has {batch} sequences of {x.dtype}, key {source.shape[0]} of {source.dtype}")
-        if extra is NOTHING:
-            return
-        for name, t in (("lengths", extra.lens), ("lengths_source", extra.lens_source)):
-            if t is not None and tuple(t.shape) != (batch,):
-                raise ArgumentError(f"{name} has shape {tuple(t.shape)}, not {(batch,)}")
-        if extra.words is not None and extra.words.numel() != batch * rows:
-            raise ArgumentError(f"words has shape {tuple(extra.words.shape)}, not {(batch, rows)}")
-        if extra.docs is not None and (extra.docs.dim() != 1 or not len(extra.docs)):
-            raise ArgumentError(f"docs has shape {tuple(extra.docs.shape)}: it is offsets 0, ..., n")
 
     @torch.no_grad()
     def _weights(self, x: Tensor, source: Optional[Tensor], bias: Optional[Tensor], extra: Inputs,

@@ -47,14 +47,21 @@ INPUTS = ("Tensor? q, Tensor? k, Tensor? v, Tensor? x, Tensor? bias, Tensor[] pa
           "Tensor? len_k, Tensor? docs, Tensor? words, Tensor? dropout_seed")
 
 
-def _check_raw(how: How, q: Any, k: Any, v: Any, x: Any, bias: Any, extra: Extra) -> None:
-    """What attention() sees to, and an operator that is called by itself may be given."""
+def check_packed(op: str, converts: str, bias: Optional[Tensor], extra: Any, **others: Optional[Tensor]) -> None:
+    """Types and strides of what an operator that is called by itself may be given;
+    `converts` is what converts."""
     whole_numbers = (torch.int32,)
     for name, t, dtypes in (("bias", bias, (torch.float32,)), ("mask", extra.mask, (torch.uint8, torch.bool)),
-                            ("x", x, None), *((n, t, whole_numbers) for n, t in zip(Extra._fields[1:], extra[1:]))):
+                            *((n, t, None) for n, t in others.items()),
+                            *((n, t, whole_numbers) for n, t in zip(extra._fields[1:], extra[1:]))):
         if t is not None and (not t.is_contiguous() or dtypes is not None and t.dtype not in dtypes):
-            raise ArgumentError(f"{name} is {t.dtype}, {'' if t.is_contiguous() else 'not '}packed: foci::attention takes "
-                                f"packed {dtypes[0] if dtypes else 'tensors'}; foci.torch.attention() converts")
+            raise ArgumentError(f"{name} is {t.dtype}, {'' if t.is_contiguous() else 'not '}packed: foci::{op} takes "
+                                f"packed {dtypes[0] if dtypes else 'tensors'}; foci.torch.{converts} converts")
+
+
+def _check_raw(how: How, q: Any, k: Any, v: Any, x: Any, bias: Any, extra: Extra) -> None:
+    """What attention() sees to."""
+    check_packed("attention", "attention()", bias, extra, x=x)
     if x is not None or extra is not NOTHING:
         _check_extra(extra, q, k, v, x, how.layout)
 

@@ -205,6 +205,32 @@ def test_opcheck(spec, heads):
         draw(2, 9, 32), x.detach(), None, None, frozen, *args[4:11], saved, y, True, False, [True, False, False, True]))
 
 
+def test_an_operator_by_itself_refuses():
+    attn = foci.torch.Attention(32, 4, batch_first=True)
+    params, x = [t.detach() for t in attn._tensors()], draw(4, 9, 32)
+
+    def call(x, source=None, bias=None, mask=None, lens=None, words=None, train=False):
+        return torch.ops.foci.layer(x, source, bias, params, mask, lens, None, None, words, None, attn._text, train, False,
+                                    False)
+
+    one = torch.ones(1, dtype=torch.int32)
+    for given, sentence in (({"lens": one}, "lengths has shape"), ({"lens": one.expand(4).long()}, "packed"),
+                            ({"words": one}, "words has shape"), ({"source": x}, "source is given"),
+                            ({"bias": draw(1, 1, 9, 8)}, "bias has shape"), ({"bias": draw(1, 1, 9, 9).double()}, "packed"),
+                            ({"bias": draw(1, 1, 9, 9), "mask": torch.ones(4, 4, 9, 9, dtype=torch.bool)}, "have to agree"),
+                            ({"x": draw(4, 9, 16)}, "x has shape"), ({"x": draw(4, 32, 9).transpose(1, 2)}, "not packed")):
+        with pytest.raises(foci.ArgumentError, match=sentence):
+            call(**{"x": x, **given})
+    y, saved = call(x, train=True)
+    for wrong in ((y, saved[:4], y), (y[:1], saved, y), (y, saved, y[:1])):
+        with pytest.raises(foci.ArgumentError, match="not what the forward call"):
+            torch.ops.foci.layer_backward(wrong[0], x, None, None, params, *[None] * 6, attn._text, *wrong[1:], False, False,
+                                          [True, False, False, True])
+    compiled = torch.compile(lambda x: attn(x, lengths=[3])[0], backend="aot_eager")
+    with pytest.raises(Exception, match="lengths has shape"):
+        compiled(x)
+
+
 @pytest.mark.parametrize("spec, heads", [("softmax", 4), (MIX, 8)])
 def test_compile(spec, heads):
     attn = foci.torch.Attention(32, heads, spec=spec, causal=True, batch_first=True)

@@ -142,12 +142,17 @@ def flat_of(how: LayerHow, params: Sequence[Tensor]) -> Optional[Tensor]:
         raise ArgumentError(f"{len(params)} parameters are given; the layer has {len(how.stored)}")
     if not params:
         return None
+    return params[0] if adjacent(how, params) else gathered(how, params)
+
+
+def adjacent(how: LayerHow, params: Sequence[Tensor]) -> bool:
+    """Whether the parameters lie in one array as the library has them."""
     base = params[0].data_ptr()
     for t, tensor in zip(params, how.stored):
         if t.data_ptr() != base + 4 * tensor.offset or t.dtype != torch.float32 or t.shape != tensor.shape or \
                 not t.is_contiguous():
-            return gathered(how, params)
-    return params[0]
+            return False
+    return True
 
 
 def gathered(how: LayerHow, params: Sequence[Tensor]) -> Tensor:
@@ -483,7 +488,7 @@ class Attention(nn.Module):
         """Lay the parameters out in one array again, after something else was put in their
         places: calls that find them elsewhere copy them."""
         tensors = self._tensors()
-        if tensors and all(t.is_cpu and t.dtype == torch.float32 for t in tensors):
+        if tensors and all(t.is_cpu and t.dtype == torch.float32 for t in tensors) and not adjacent(self._how, tensors):
             flat = gathered(self._how, tensors)
             for t, tensor in zip(tensors, self._how.stored):
                 t.data = part(flat, tensor)
@@ -576,8 +581,14 @@ class Attention(nn.Module):
         rows, columns = x.shape[1], x.shape[1] if source is None else source.shape[1]
         mask = bias = None
         if given is not None and given.dim() == 3:
+            if given.shape[0] % max(x.shape[0], 1) or tuple(given.shape[1:]) != (rows, columns):
+                raise ArgumentError(f"attn_mask has shape {tuple(given.shape)}, not {(rows, columns)} or, sequences times "
+                                    f"heads, {(x.shape[0] * self.num_heads, rows, columns)}")
             given = given.reshape(x.shape[0], -1, rows, columns)
         if padding is not None:
+            want = (x.shape[0], columns)
+            if tuple(padding.shape) != want and not (x.shape[0] == 1 and tuple(padding.shape) == want[1:]):
+                raise ArgumentError(f"key_padding_mask has shape {tuple(padding.shape)}, not {want}")
             padding = padding.reshape(x.shape[0], 1, 1, columns)
         for t in (given, padding):
             if t is None:

@@ -238,6 +238,9 @@ def pairs(t: Any, name: str, rows: Any, columns: Any) -> Any:
     if t.stride(1) == 0:
         t = t[:, :1]
     if t.shape[2] != rows or t.shape[3] != columns:
+        if t.shape[2] not in (1, rows) or t.shape[3] not in (1, columns):
+            raise ArgumentError(f"{name} has shape {tuple(t.shape)}, not (batch, heads, {rows}, {columns}), of which the first "
+                                "two may be 1 or missing")
         t = t.expand(t.shape[0], t.shape[1], rows, columns)
     if name == "bias":
         return t.to(torch.float32).contiguous()

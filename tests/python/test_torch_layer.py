@@ -137,6 +137,16 @@ def test_saved_weights_run_elsewhere(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy").reshape(1, 9, 32), attn(x)[0].detach())
 
 
+def test_memory_that_processes_share():
+    attn = foci.torch.Attention(32, 4, batch_first=True)
+    x = draw(2, 9, 32)
+    want = attn(x)[0]
+    attn.share_memory()
+    assert all(p.is_shared() for p in attn.parameters())
+    assert torch.equal(attn(x)[0], want)
+    assert attn._tensors()[1].data_ptr() == attn._tensors()[0].data_ptr() + 4 * attn._how.stored[1].offset
+
+
 def test_training_lowers_the_loss():
     torch.manual_seed(0)
     attn = foci.torch.Attention(32, 4, spec="4*local(window=4) rope", causal=True, batch_first=True)
@@ -273,6 +283,14 @@ def test_refusals():
         attn(x, lengths=[1, 2, 3])
     with pytest.raises(foci.SpecError, match="unknown mechanism"):
         foci.torch.Attention(32, 4, spec="sofmax")
+    hidden = torch.zeros(9, 9, dtype=torch.bool)
+    for options, sentence in (({"key_padding_mask": hidden[:, :2]}, r"key_padding_mask has shape \(9, 2\), not \(2, 9\)"),
+                              ({"attn_mask": hidden.expand(8, 9, 9).transpose(0, 1)}, "attn_mask has shape"),
+                              ({"attn_mask": hidden.expand(3, 9, 9)}, "attn_mask has shape"),
+                              ({"attn_mask": hidden[:8]}, "mask has shape"), ({"attn_mask": draw(8, 8)}, "bias has shape")):
+        with pytest.raises(foci.ArgumentError, match=sentence):
+            attn(x, **options)
+    near(attn(x[0], key_padding_mask=hidden[0])[0], attn(x[0])[0])
     with pytest.raises(foci.UnsupportedError, match="max_len"):
         foci.torch.Attention(32, 4, spec="synthesizer(kind=random)", batch_first=True)(draw(1, 100, 32))
     with pytest.raises(foci.ArgumentError, match="not causal"):

@@ -12,7 +12,7 @@ from . import _c
 from ._context import Block, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, UnsupportedError
 from ._params import GivenParams, Params, given, table
-from ._plan import add_lists, pairs
+from ._plan import add_lists, check_number, pairs
 from ._spec import check_spec
 from ._state import Sequences, _Pool, _Sequence
 from ._tensors import Array, Floats, address, dtype_code, dtype_of, float_array, floats, integers
@@ -87,8 +87,9 @@ class Layer:
             "biases": int(biases), "weight_dropout": weight_dropout, "output_dropout": output_dropout, "seed": seed,
             "index": index}
         for name, number in self._fields.items():
-            if isinstance(number, int) and number < 0:
-                raise ArgumentError(f"{name}={number}: it has to be 0 or more")
+            if not isinstance(number, float):
+                check_number(name, number)
+        check_number("longest", longest)
         self.width = width
         self._shapes: dict[Any, _Shaped] = {}
         self._first: Optional[_Shaped] = None

@@ -48,6 +48,12 @@ def strides_of(layout: str, found: Array) -> tuple[int, int, int]:
     return strides.get("b", default), strides["n"], strides.get("h", default)
 
 
+def check_number(name: str, number: Any) -> None:
+    """Refuse what a field of C would cut off."""
+    if not 0 <= number < 2 ** (64 if name == "seed" else 63):
+        raise ArgumentError(f"{name}={number}: it has to be 0 or more, and fit into 64 bits")
+
+
 def whole_numbers(values: Any, name: str) -> Array:
     """A list of planning: int64, whatever its shape was."""
     found = np.asarray(values)
@@ -141,8 +147,7 @@ class Plan(_c.Handle):
                    "dim_v": dim_v, "dim_x": dim_x, "memory": memory, "max_docs": max_docs, "seed": seed,
                    "mask_batch": extents[0], "mask_heads": extents[1]}
         for name, number in numbers.items():
-            if not 0 <= number < 2**63 + (name == "seed") * 2**63:
-                raise ArgumentError(f"{name}={number}: it has to be 0 or more, and fit into 64 bits")
+            check_number(name, number)
             setattr(p, name, number)
         p.dropout = dropout
         kept = add_lists(p, lists)

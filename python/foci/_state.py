@@ -11,7 +11,7 @@ import numpy as np
 from . import _c
 from ._errors import ArgumentError, DTypeError, PoolFullError
 from ._params import GivenParams
-from ._plan import Plan, arranged
+from ._plan import Plan, arranged, check_number
 from ._tensors import Array, address, dtype_of, float_array, integers
 
 lib = _c.lib
@@ -93,9 +93,11 @@ class Sequences:
 
     def truncate(self, length: Union[int, Sequence[int]]) -> None:
         """Forget tokens from `length` on, one for all or one for each sequence."""
-        lengths = [length] * len(self) if isinstance(length, int) else list(length)
+        lengths = [length] * len(self) if isinstance(length, (int, np.integer)) else list(length)
         if len(lengths) != len(self):
             raise ArgumentError(f"{len(lengths)} lengths for {len(self)} sequences")
+        for n in lengths:
+            check_number("length", n)
         with self._pool.locked.lock:
             for sequence, n in zip(self._sequences, lengths):
                 status = lib.foci_state_truncate(sequence.handle, n)
@@ -105,6 +107,7 @@ class Sequences:
     def reserve(self, tokens: int) -> None:
         """Make room for so many more tokens of each sequence; their steps then allocate
         nothing of the library's."""
+        check_number("tokens", tokens)
         with self._pool.locked.lock:
             for sequence in self._sequences:
                 status = lib.foci_state_reserve(sequence.handle, tokens)

@@ -113,6 +113,13 @@ def test_ways_back_have_scratch_memory_each(monkeypatch):
     assert np.array_equal(vjp(y).x, want) and len(set(places)) == 2
 
 
+def test_numbers_that_fit():
+    for options in ({"width": 2**64 + 8}, {"heads": -1}, {"longest": 2**64 + 4}, {"heads": np.int64(-1)}):
+        with pytest.raises(foci.ArgumentError, match="it has to be 0 or more, and fit into 64 bits"):
+            foci.Layer("softmax", **{"width": 8, "heads": 2, "longest": 4, **options})
+    assert foci.Layer("softmax", width=np.int64(8), heads=2, seed=2**64 - 1, longest=4).params["Wq"].any()
+
+
 def test_frozen_and_parameters():
     layer = foci.Layer("softmax frozen", width=32, heads=4, longest=12)
     assert set(layer.params) == {"Wv", "Wo"} and set(layer.frozen) == {"Wq", "Wk"}

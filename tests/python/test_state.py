@@ -110,8 +110,14 @@ def test_wrong_steps():
         state.step(*(a[0].transpose(1, 0, 2) for a in (q, k, v)), tokens=[31, -1])
     with pytest.raises(foci.ArgumentError, match="sequence 2: there are 0 to 1"):
         state.reorder([2])
-    with pytest.raises(foci.Error):
-        state.truncate(-1)
+    for wrong in (-1, 2**64, [0, 2**64]):
+        with pytest.raises(foci.ArgumentError, match="length=.*: it has to be 0 or more, and fit into 64 bits"):
+            state.truncate(wrong)
+    with pytest.raises(foci.ArgumentError, match="tokens=1844"):
+        state.reserve(2**64)
+    state.append(None, k[:, :, :5], v[:, :, :5])
+    state.truncate(np.int64(3))
+    assert state.lengths == [3, 3]
     with pytest.raises(foci.UnsupportedError, match="nystrom cannot be causal"):
         foci.State("nystrom", heads=2, dim=8)
     empty = state.step(q[:, :, :0], k[:, :, :0], v[:, :, :0])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from . import _c
-from ._errors import ArgumentError
+from ._errors import ArgumentError, DTypeError
 from ._tensors import Floats, floats
 
 
@@ -100,6 +100,8 @@ def given(params: GivenParams, drawn: Params) -> Params:
         if params.flat.dtype != np.float32 or not params.flat.flags.c_contiguous:
             raise ArgumentError("params.flat has to be packed float32")
         return params
+    if not isinstance(params, Mapping):
+        raise DTypeError(f"params is a {type(params).__name__}: it has to be a mapping by name, or what params() gave")
     changed = drawn.copy()
     changed.update(params)
     return changed

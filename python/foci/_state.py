@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 
 import numpy as np
 
@@ -63,6 +64,9 @@ class _Sequence(_c.Handle):
         assert isinstance(self.owner, _Pool)
         self.owner.gone.append(self.handle)
         self.owner.sweep()
+
+
+Kind = TypeVar("Kind", bound="Sequences")
 
 
 class Sequences:
@@ -134,6 +138,13 @@ class Sequences:
 
     def _copy(self, sequence: _Sequence) -> _Sequence:
         return _Sequence(self._pool, _c.created(lib.foci_state_copy, None, sequence.handle))
+
+    def copy(self: Kind) -> Kind:
+        """A state that has seen the same tokens; the two share pages until one of them writes."""
+        twin = copy.copy(self)
+        with self._pool.locked.lock:
+            twin._sequences = [self._copy(s) for s in self._sequences]
+        return twin
 
     def save(self) -> list[bytes]:
         """Each sequence as bytes, for `restore`."""
@@ -228,14 +239,6 @@ class State(Sequences):
         self.params = self.plan._params_for(params)
         self._pool = _Pool(self.plan.handle, self.plan, self.plan.context, pages or batch)
         self._sequences = [_Sequence(self._pool) for _ in range(batch)]
-
-    def copy(self) -> State:
-        """A state that has seen the same tokens; the two share pages until one of them writes."""
-        twin = State.__new__(State)
-        twin.plan, twin.params, twin._pool = self.plan, self.params, self._pool
-        with self._pool.locked.lock:
-            twin._sequences = [self._copy(s) for s in self._sequences]
-        return twin
 
     def _rows(self, value: Any, name: str, heads: int, dim: int, packed: bool) -> Optional[Array]:
         """[row][head][dim], packed, from an array of the plan's layout, or of rows."""

@@ -11,13 +11,24 @@ from torch import Tensor
 
 from . import _c
 from ._errors import ArgumentError, DTypeError
+from ._params import Params
 from ._plan import Plan, arranged, check_layout
 from ._state import Sequences, _Pool, _Sequence
+from ._tensors import floats
 from ._torch_calls import check_device, check_dtype, pointer
 from ._torch_layer import NOTHING, Attention, flat_of, key_of
 from ._torch_ops import cast, whole
 
 lib = _c.lib
+
+
+def _params_of(plan: Plan, params: Any) -> Optional[Params]:
+    """Copies of parameters: by name, or all in one tensor."""
+    if isinstance(params, Tensor):
+        if params.numel() != plan._n_floats:
+            raise ArgumentError(f"params has {params.numel()} numbers; {plan.spec} has {plan._n_floats}")
+        return Params(plan.tensors, floats(params.detach().flatten(), "params").copy())
+    return plan._params_for(params and {name: t.detach() if isinstance(t, Tensor) else t for name, t in params.items()})
 
 
 class DecodeState(Sequences):
@@ -46,11 +57,8 @@ class DecodeState(Sequences):
         else:
             check_layout(layout, len(layout))
             plan = Plan(of, causal=True, dtype=dtype, layout=layout, len_q=max_len, **options)
-            values = params
-            if params is not None and not isinstance(params, Tensor):
-                values = {name: t.detach() for name, t in params.items()}
             self._plan, self._context = plan, plan.context
-            self._params = plan._params_for(values)
+            self._params = _params_of(plan, params)
             self._pool = _Pool(plan.handle, plan, plan.context, batch)
         self._sequences = [_Sequence(self._pool) for _ in range(batch)]
 
@@ -150,8 +158,9 @@ class DecodeState(Sequences):
         flat = flat_of(module._how, params)
         if flat is None:
             return None, None
-        seen = tuple((t.data_ptr(), t._version) for t in params)
-        if self._packed[0] != seen:
+        # tensors of inference mode do not count their changes
+        seen: Any = None if params[0].is_inference() else tuple((t.data_ptr(), t._version) for t in params)
+        if seen is None or self._packed[0] != seen:
             need = lib.foci_layer_precompute_bytes(self._entry.handle)
             packed = torch.empty(need, dtype=torch.uint8) if need else None
             if packed is not None:

@@ -113,6 +113,14 @@ def test_ways_back_have_scratch_memory_each(monkeypatch):
     assert np.array_equal(vjp(y).x, want) and len(set(places)) == 2
 
 
+def test_copies_of_states():
+    layer = foci.Layer("softmax rope", width=32, heads=4, causal=True, longest=12)
+    state = layer.state(2, fixed=True)
+    state.step(X[:, :6])
+    twin = state.copy()
+    assert np.array_equal(twin.step(X[:, 6:]), state.step(X[:, 6:])) and twin.lengths == [12, 12]
+
+
 def test_numbers_that_fit():
     for options in ({"width": 2**64 + 8}, {"heads": -1}, {"longest": 2**64 + 4}, {"heads": np.int64(-1)}):
         with pytest.raises(foci.ArgumentError, match="it has to be 0 or more, and fit into 64 bits"):

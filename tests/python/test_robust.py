@@ -138,6 +138,7 @@ def test_wrong_arrays(q, error, sentence):
     ({"dropout": 1.0}, foci.ArgumentError, "dropout"),
     ({"dropout": float("nan")}, foci.ArgumentError, "dropout"),
     ({"docs": [0, 33]}, foci.ArgumentError, "."),
+    ({"spec": "softmax sink", "params": [0, 0, 0, 0]}, foci.DTypeError, "params is a list: it has to be a mapping"),
     ({"params": {"sink": 1}}, foci.ArgumentError, 'there is no parameter "sink"'),
     ({"x": Q}, foci.Error, "."),
     ({"out": np.zeros((2, 4, 33, 15), np.float32)}, foci.ArgumentError, "out has shape"),

@@ -342,6 +342,24 @@ def test_state_of_a_layer(dtype, atol):
     near(state.step(x[:, 6:]), 2 * want[:, 6:], 2 * atol)
 
 
+def test_parameters_of_a_state():
+    q, k, v = qkv(2, 4, 6, 8)
+    sink = draw(4)
+    want = foci.torch.attention(q, k, v, "softmax sink", causal=True, params={"sink": sink})
+    for params in (sink, {"sink": sink}, {"sink": sink.numpy()}):
+        state = foci.torch.DecodeState("softmax sink", batch=2, heads=4, dim=8, params=params)
+        twin = state.copy()
+        near(state.step(q, k, v), want)
+        assert twin.lengths == [0, 0] and state.lengths == [6, 6]
+    for params in (sink[:3], sink[:0]):
+        with pytest.raises(foci.ArgumentError, match="params has"):
+            foci.torch.DecodeState("softmax sink", heads=4, dim=8, params=params)
+    with torch.inference_mode():
+        attn = foci.torch.Attention(32, 4, causal=True, batch_first=True)
+        x = draw(2, 6, 32)
+        near(foci.torch.DecodeState(attn, batch=2).step(x), attn(x)[0])
+
+
 def test_states_apart():
     q, k, v = qkv(2, 4, 6, 8)
     want = foci.torch.attention(q, k, v, causal=True)

@@ -82,6 +82,10 @@ def _from_dlpack(value: Any, name: str) -> Array:
     if kind not in _HOSTS:
         raise DTypeError(f"{name} is on device {_DEVICES.get(kind, f'of type {kind}')}:{number}: this call reads "
                          "memory of the CPU; move the array there, or use foci.torch")
+    negated = getattr(value, "is_neg", None)
+    if negated is not None and negated():
+        raise ArgumentError(f"{name} is a view of PyTorch's that is negated when it is read: {name}.resolve_neg() is a "
+                            "tensor of these numbers")
     try:
         capsule = value.__dlpack__()
     except (BufferError, RuntimeError, TypeError) as error:

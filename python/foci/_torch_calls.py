@@ -342,6 +342,7 @@ def backward(how: How, d_o: Tensor, tensors: Any, extra: Extra, params: Sequence
     q, k, v, x, bias = tensors
     if saved.numel() < entry.saved or tuple(o.shape) != entry.shape or o.stride() != entry.strides or d_o.shape != o.shape:
         raise ArgumentError("o and saved are not what the forward call of these inputs gave")
+    d_o = d_o.resolve_neg()
     if d_o.stride() != entry.strides or not d_o.numel():
         d_o = torch.empty_strided(entry.shape, entry.strides, dtype=d_o.dtype).copy_(d_o)
     io = _c.foci_io(q=pointer(q), k=pointer(k), v=pointer(v), o=o.data_ptr(), dropout_seed=dropout_seed,

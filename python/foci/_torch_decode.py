@@ -89,6 +89,7 @@ class DecodeState(Sequences):
         has, they are rows one sequence behind the other."""
         if torch.is_autocast_enabled("cpu"):
             tensors = tuple(cast(t) for t in tensors)
+        tensors = tuple(t if t is None else t.resolve_neg() for t in tensors)
         for name, t in zip(("x",) if self.module is not None else ("q", "k", "v"), tensors):
             if t is not None:
                 check_device(t, name)

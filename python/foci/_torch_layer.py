@@ -225,7 +225,7 @@ def backward(how: LayerHow, dy: Tensor, x: Tensor, source: Optional[Tensor], bia
         raise ArgumentError("y and saved are not what the forward call of these inputs gave")
     io, kept = _io(entry, x, source, bias, flat_of(how, params), extra, dropout_seed)
     io.y, io.saved = y.data_ptr(), saved.data_ptr()
-    dy = dy.contiguous()
+    dy = dy.resolve_neg().contiguous()
     grads = _c.foci_layer_grads(dy=dy.data_ptr(), dparams=pointer(dparams) if wanted[3] else None)
     for name, g, want, t in zip(("dx", "dsource", "dbias"), made, wanted, (x, source, bias)):
         if want and t is not None:
@@ -573,7 +573,7 @@ class Attention(nn.Module):
             t = t.unsqueeze(0)
         elif not self.batch_first:
             t = t.transpose(0, 1)
-        return t.contiguous()
+        return t.resolve_neg().contiguous()
 
     def _masks(self, x: Tensor, source: Optional[Tensor], padding: Optional[Tensor],
                given: Optional[Tensor]) -> tuple[Optional[Tensor], Optional[Tensor]]:

@@ -207,9 +207,10 @@ class _Attention(torch.autograd.Function):
 
 def plain(*tensors: Optional[Tensor]) -> bool:
     """Whether nothing but the CPU is to see these tensors: no tracing, no other kinds of
-    tensors, no modes that record operators."""
+    tensors, no views whose numbers are negated when they are read, no modes that record
+    operators."""
     for t in tensors:
-        if t is not None and type(t) is not Tensor and type(t) is not torch.nn.Parameter:
+        if t is not None and (type(t) is not Tensor and type(t) is not torch.nn.Parameter or t.is_neg()):
             return False
     return (not torch._C._len_torch_dispatch_stack() and torch._C._functorch.peek_interpreter_stack() is None
             and not torch._C._get_tracing_state())
@@ -395,6 +396,9 @@ def _check_extra(extra: Extra, q: Any, k: Any, v: Any, x: Any, layout: Optional[
 def _dispatched(q: Any, k: Any, v: Any, x: Any, bias: Any, params: Any, extra: Extra, chosen: Any, dropout: float,
                 how: str) -> Tensor:
     """The call as an operator."""
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        if t is not None and not isinstance(t, Tensor):
+            raise DTypeError(f"{name} is a {type(t).__name__}: it has to be a tensor; foci.attention takes arrays")
     given = (q, k, v, x, bias, *params)
     train = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given)
     if chosen is not None and not isinstance(chosen, Tensor):

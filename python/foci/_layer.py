@@ -12,7 +12,7 @@ from . import _c
 from ._context import Block, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, UnsupportedError
 from ._params import GivenParams, Params, given, table
-from ._plan import add_lists, check_number, pairs
+from ._plan import add_lists, check_number, pairs, writable
 from ._spec import check_spec
 from ._state import Sequences, _Pool, _Sequence
 from ._tensors import Array, Floats, address, dtype_code, dtype_of, float_array, floats, integers
@@ -346,8 +346,8 @@ class _Bound:
 
     def _put_hidden(self, name: str, value: Any, problem: Any) -> None:
         found = self.layer._hidden(value, name, self.layer.width)
-        if name == "memory_next" and (found.base is None and found is not value and found.base is not value):
-            raise ArgumentError("memory_next has to be packed: it is written")
+        if name == "memory_next" and (not found.flags.writeable or found.base is None and found is not value and found.base is not value):
+            raise ArgumentError("memory_next has to be packed, and not read-only: it is written")
         rows = self.x.shape[1] if name == "residual" else problem.memory
         if found.shape[:2] != (self.x.shape[0], rows):
             raise ArgumentError(f"{name} has shape {found.shape}, not {(self.x.shape[0], rows, self.layer.width)}")
@@ -359,9 +359,11 @@ class _Bound:
     def forward(self, function: Any, out: Any) -> Array:
         y = np.empty_like(self.x)
         if out is not None:
-            y = float_array(out, "out").reshape(self.x.shape)
-            if not y.flags.c_contiguous or not y.flags.writeable or y.dtype != self.x.dtype:
-                raise ArgumentError(f"out has to be packed {self.x.dtype} that may be written")
+            y = writable(out, "out")
+            if y.shape != self.x.shape[self.flat :] or not y.flags.c_contiguous or y.dtype != self.x.dtype:
+                raise ArgumentError(f"out has shape {y.shape} and strides {y.strides} of {y.dtype}; it has to be packed "
+                                    f"{self.x.dtype} of shape {self.x.shape[self.flat :]}")
+            y = y.reshape(self.x.shape)
         self._put("y", y)
         with self.work() as io:
             self.shaped.check(function(self.shaped.handle, _byref(io)))

@@ -73,6 +73,25 @@ def test_memory_goes_on():
     assert np.abs(y - layer(two)).max() > 1e-3
 
 
+def test_what_is_written():
+    layer = foci.Layer("softmax txl", width=32, heads=4, memory=3, causal=True)
+    x, out, rows = X[:1], np.empty((1, 12, 32), np.float32), np.empty((12, 32), np.float32)
+    want = layer(x)
+    assert np.shares_memory(layer(x, out=out), out)
+    assert np.shares_memory(layer(x[0], out=rows), rows)
+    assert np.array_equal(out, want) and np.array_equal(rows, want[0])
+    locked = np.zeros((1, 3, 32), np.float32)
+    locked.flags.writeable = False
+    for options, sentence in (({"out": out.reshape(1, 32, 12)}, "out has shape"), ({"out": out[:, ::-1]}, "packed"),
+                              ({"out": rows}, "out has shape"), ({"out": out[0, 0]}, "out has shape"),
+                              ({"out": np.empty((12, 32, 1), "f4").transpose(1, 0, 2)}, "out has shape"),
+                              ({"out": np.broadcast_to(np.float32(0), out.shape)}, "read-only"),
+                              ({"memory": locked, "memory_next": locked}, "memory_next .* not read-only")):
+        with pytest.raises(foci.ArgumentError, match=sentence):
+            layer(x, **options)
+    assert not locked.any()
+
+
 def test_states():
     layer = foci.Layer("2*softmax rope + 2*retention", width=32, heads=4, causal=True)
     want = layer(X)

@@ -209,7 +209,7 @@ def attention(q: Any, k: Any, v: Any, spec: str = "softmax", *, causal: bool = F
     Plans are kept: a call with shapes that were seen before only computes.
     """
     target = None if out is None else writable(out, "out")
-    if target is not None and target.size and target.strides[-1] != target.itemsize and target.shape[-1] != 1:
+    if target is not None and target.size and target.ndim and target.strides[-1] != target.itemsize and target.shape[-1] != 1:
         raise ArgumentError(f"out has strides {target.strides}: elements of a row have to be adjacent")
     options = _options(mask=mask, bias=bias, lengths=lengths, docs=docs, words=words, x=x, params=params,
                        dropout_seed=dropout_seed or None)

@@ -141,6 +141,8 @@ def rows_adjacent(found: Array) -> Array:
     not aligned as their type is, or where an axis runs backwards."""
     size = found.itemsize
     strides = found.strides
+    if not found.ndim:
+        return found
     if (found.shape[-1] == 1 or strides[-1] == size) and found.flags.aligned:
         for stride in strides[:-1]:
             if stride % size or stride < 0:

@@ -299,6 +299,8 @@ def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spe
     memory      leading keys that take no gradient
     fast        products of float32 tensors in bfloat16
     """
+    if not isinstance(spec, str):
+        raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
     if torch.is_autocast_enabled("cpu"):
         q, k, v, x = cast(q), cast(k), cast(v), cast(x)
     names: tuple[str, ...] = ()
@@ -326,8 +328,6 @@ def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spe
     key = (spec, layout, causal, memory, fast, seed, dropout, names)
     how = None if lists else _known.get(key)
     if how is None:
-        if not isinstance(spec, str):
-            raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
         how = how_of(text_of(spec, layout, causal, memory, fast, seed, _told(lists), names), dropout)
         if not lists:
             _known[key] = how

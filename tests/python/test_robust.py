@@ -110,6 +110,7 @@ class Refusing(Elsewhere):
     (Q[..., :8], foci.ArgumentError, "elements in a row differ: q 8, k 16"),
     (Q[:, :3], foci.ArgumentError, "must divide the 3 heads"),
     (Q[:1], foci.ArgumentError, "batch differ: q 1, k 2, v 2"),
+    (np.array(1, np.float32), foci.ArgumentError, "q has shape ..: arrays have 2"),
     (Q.ravel(), foci.ArgumentError, "q has shape .4224,."),
     (Q[..., :0], foci.ArgumentError, "elements in a row differ"),
 ])
@@ -142,6 +143,7 @@ def test_wrong_arrays(q, error, sentence):
     ({"params": {"sink": 1}}, foci.ArgumentError, 'there is no parameter "sink"'),
     ({"x": Q}, foci.Error, "."),
     ({"out": np.zeros((2, 4, 33, 15), np.float32)}, foci.ArgumentError, "out has shape"),
+    ({"out": np.zeros((), np.float32)}, foci.ArgumentError, r"out has shape \(\), not"),
     ({"out": np.zeros((2, 4, 33, 16))}, foci.DTypeError, "out has dtype float64"),
     ({"out": np.zeros((2, 4, 33, 32), np.float32)[..., ::2]}, foci.ArgumentError, "adjacent"),
     ({"out": np.zeros((2, 4, 33, 16), np.float32)[:, :, ::-1]}, foci.ArgumentError, "stride"),

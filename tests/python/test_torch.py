@@ -256,6 +256,8 @@ def test_no_leaks():
 # Refusals
 
 def test_refusals():
+    with pytest.raises(foci.DTypeError, match="spec is a list"):
+        foci.torch.attention(*qkv(2, 4, 9, 8), ["softmax"])
     with pytest.raises(foci.DTypeError, match="q is a ndarray: it has to be a tensor; foci.attention takes arrays"):
         foci.torch.attention(*(t.numpy() for t in qkv(2, 4, 9, 8)))
     q, k, v = qkv(1, 2, 9, 8)

@@ -234,20 +234,30 @@ class Vjp:
     """The way back through an attention: ``vjp(d_o)`` gives its `Gradients`, as often as
     asked.  Inputs must not change in between."""
 
-    __slots__ = ("_call", "_out", "_saved")
+    __slots__ = ("_call", "_out", "_saved", "_bias")
 
-    def __init__(self, call: _Call, out: Array, saved: Any) -> None:
+    def __init__(self, call: _Call, out: Array, saved: Any, bias: Any) -> None:
         self._call = call
         self._out = out
         self._saved = saved
+        self._bias = np.shape(bias)  # as it was given
 
     def __call__(self, d_o: Any) -> Gradients:
         call = self._call
         if call.empty:
             q, k, v = (None if a is None else np.zeros(a.shape, a.dtype) for a in (call.q, call.k, call.v))
             return Gradients(q, k, v, None, None, Params((), np.zeros(0, np.float32)))
-        return call.plan.backward(d_o, call.q, call.k, call.v, out=self._out, saved=self._saved,  # type: ignore[no-any-return]
-                                  **call.options)
+        grads: Gradients = call.plan.backward(d_o, call.q, call.k, call.v, out=self._out, saved=self._saved,
+                                              **call.options)
+        return grads if grads.bias is None else grads._replace(bias=shared(grads.bias, self._bias))
+
+
+def shared(found: Array, shape: tuple[int, ...]) -> Array:
+    """The gradient of a bias of this shape, from that of one that was written out for heads or
+    sequences."""
+    whole = (1,) * (4 - len(shape)) + shape
+    axes = tuple(i for i in range(4) if whole[i] < found.shape[i])
+    return np.asarray(found.sum(axes, keepdims=True) if axes else found).reshape(shape)
 
 
 def attention_vjp(q: Any, k: Any, v: Any, spec: str = "softmax", *, causal: bool = False,
@@ -265,7 +275,7 @@ def attention_vjp(q: Any, k: Any, v: Any, spec: str = "softmax", *, causal: bool
                        dropout_seed=dropout_seed or None)
     call = _Call(q, k, v, spec, layout, causal, True, fast, memory, seed, dropout, lists, context, None, options)
     if call.empty:
-        return _nothing(call, None, None), Vjp(call, np.empty(0), None)
+        return _nothing(call, None, None), Vjp(call, np.empty(0), None, bias)
     saved = call.plan.saved()
     out = call.plan.forward(call.q, call.k, call.v, saved=saved, **call.options)
-    return out, Vjp(call, out, saved)
+    return out, Vjp(call, out, saved, bias)

@@ -9,10 +9,11 @@ from typing import Any, Callable, NamedTuple, Optional
 import numpy as np
 
 from . import _c
+from ._attention import _alike, _options, shared
 from ._context import Block, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, UnsupportedError
 from ._params import GivenParams, Params, given, table
-from ._plan import add_lists, check_number, pairs, writable
+from ._plan import add_lists, check_number, writable
 from ._spec import check_spec
 from ._state import Sequences, _Pool, _Sequence
 from ._tensors import Array, Floats, address, dtype_code, dtype_of, float_array, floats, integers
@@ -293,9 +294,9 @@ class _Bound:
             raise ArgumentError("source is missing: the layer is a cross-attention" if layer.cross else
                                 "source is given: width_source= makes a layer a cross-attention")
         self.source = None if source is None else layer._hidden(source, "source", layer._fields["width_source"])  # type: ignore[arg-type]
-        for name in ("mask", "bias"):
-            options[name] = None if options.get(name) is None else pairs(options[name], name)
-        mask, bias = take("mask"), take("bias")
+        given_pairs = _options(mask=take("mask", None), bias=take("bias", None))
+        self.shapes = np.shape(source), np.shape(given_pairs.get("bias"))  # as they were given
+        mask, bias = _alike(given_pairs)
         docs, memory = take("docs", None), take("memory", None)
         batch, rows = self.x.shape[:2]
         rows_source = 0 if self.source is None else self.source.shape[1]
@@ -381,7 +382,8 @@ class _Bound:
                                     dbias=address(dbias), dparams=address(params.flat) or None)
         with self.work() as io:
             self.shaped.check(function(self.shaped.handle, _byref(io), _byref(grads)))
-        return LayerGradients(dx[0] if self.flat else dx, dsource, dbias, params)
+        return LayerGradients(dx[0] if self.flat else dx, None if dsource is None else dsource.reshape(self.shapes[0]),
+                              None if dbias is None else shared(dbias, self.shapes[1]), params)
 
 
 class _Work:

@@ -467,6 +467,9 @@ class Plan(_c.Handle):
         status = function(self.handle, _byref(io), _byref(grads))
         self.context.give(block)
         self._check(status)
+        for name in ("x", "bias"):  # which may have been given with fewer axes
+            if name in made:
+                made[name] = made[name].reshape(np.shape(options[name]))
         return Gradients(**{name: made.get(name) for name in ("q", "k", "v", "x", "bias")}, params=params)
 
     def advance(self, q: Any, k: Any, params: Params, v: Any = None, **options: Any) -> None:

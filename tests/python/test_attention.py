@@ -143,6 +143,27 @@ def test_every_mechanism_is_the_judges(name, causal):
     close(out, plan.reference(*case.arrays, params=plan.params(3), **options), 2e-5)
 
 
+@pytest.mark.parametrize("shape", [(33, 33), (4, 33, 33), (1, 1, 33, 33), (2, 4, 33, 33)])
+@pytest.mark.parametrize("masked", [(), (33, 33), (4, 33, 33), (2, 1, 33, 33)])
+def test_gradient_of_a_bias(shape, masked):
+    """That of NumPy, shaped as the bias is, also where a mask has more heads."""
+    q, k, v = qkv()
+    bias, mask = draw(*shape, seed=5), draw(*masked, seed=6) > -1 if masked else None
+    d_o = draw(2, 4, 33, 16, seed=7)
+    logits = (q @ k.swapaxes(2, 3)).astype(float) / 4 + bias
+    logits[~np.broadcast_to(True if mask is None else mask, logits.shape)] = -np.inf
+    a = np.exp(logits - logits.max(-1, keepdims=True))
+    a /= a.sum(-1, keepdims=True)
+    d_a = (d_o @ v.swapaxes(2, 3)).astype(float)
+    want = a * (d_a - (a * d_a).sum(-1, keepdims=True))
+    whole = (1,) * (4 - len(shape)) + shape
+    want = want.sum(tuple(i for i in range(4) if whole[i] == 1), keepdims=True).reshape(shape)
+    options = {} if mask is None else {"mask": mask}
+    found = foci.attention_vjp(q, k, v, bias=bias, **options)[1](d_o).bias
+    assert found.shape == shape
+    np.testing.assert_allclose(found, want, atol=1e-5)
+
+
 def plan_of(case, train):
     x = case.options.get("x")
     return foci.Plan(case.spec, heads=2, kv_heads=case.v.shape[1], len_q=24, dim=8, causal=case.causal, train=train,

@@ -73,6 +73,18 @@ def test_memory_goes_on():
     assert np.abs(y - layer(two)).max() > 1e-3
 
 
+def test_gradients_are_shaped_as_what_was_given():
+    layer = foci.Layer("softmax", width=32, heads=4, width_source=32)
+    bias, mask = draw(12, 12), np.ones((4, 12, 12), bool)
+    grads = layer.vjp(X[0], source=X[1], bias=bias, mask=mask)[1](X[0])
+    assert [g.shape for g in grads[:3]] == [(12, 32), (12, 32), (12, 12)]
+    np.testing.assert_allclose(grads.bias, layer.vjp(X[0], source=X[1], bias=bias)[1](X[0]).bias, atol=1e-6)
+    x = draw(12, 32, seed=4)
+    q, k, v = (draw(4, 12, 8, seed=i) for i in range(3))
+    grads = foci.attention_vjp(q, k, v, "routed(local(window=3), routes=1)", x=x)[1](q)
+    assert grads.x.shape == x.shape
+
+
 def test_what_is_written():
     layer = foci.Layer("softmax txl", width=32, heads=4, memory=3, causal=True)
     x, out, rows = X[:1], np.empty((1, 12, 32), np.float32), np.empty((12, 32), np.float32)

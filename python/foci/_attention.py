@@ -232,7 +232,7 @@ def _nothing(call: _Call, target: Optional[Array], lse: Optional[Floats]) -> Arr
 
 class Vjp:
     """The way back through an attention: ``vjp(d_o)`` gives its `Gradients`, as often as
-    asked.  Inputs must not change in between."""
+    asked.  Inputs and the result must not change in between: they are read again."""
 
     __slots__ = ("_call", "_out", "_saved", "_bias")
 

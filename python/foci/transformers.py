@@ -139,6 +139,9 @@ def attend(spec: str, module: torch.nn.Module, query: Tensor, key: Tensor, value
            s_aux: Optional[Tensor] = None, **kwargs: Any) -> tuple[Tensor, None]:
     """The attention function of a model: query (batch, heads, rows, width), key and value
     (batch, groups, rows, width); the output is (batch, rows, heads, width)."""
+    if kwargs.get("cache") is not None:
+        raise UnsupportedError("the keys and values are in pages (continuous batching): foci reads tensors; generate() "
+                               "gives it these")
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
     rows, columns = query.shape[2], key.shape[2]
     causal = bool(causal) and attention_mask is None

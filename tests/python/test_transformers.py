@@ -196,6 +196,9 @@ def test_refusals():
         model.set_attn_implementation("foci|")
     with pytest.raises(ValueError, match="not supported"):
         model.set_attn_implementation("foco")
+    q = torch.zeros(1, 2, 1, 8)
+    with pytest.raises(foci.UnsupportedError, match="in pages"):  # which "sdpa" fetches by itself
+        foci.transformers.attend("softmax", model, q, q, q, None, cache=object())
     model.set_attn_implementation("foci|linear")
     with pytest.raises(foci.Error, match="mask"):  # padding before a sequence
         model(**prompt("left"))

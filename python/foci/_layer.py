@@ -295,7 +295,7 @@ class _Bound:
                                 "source is given: width_source= makes a layer a cross-attention")
         self.source = None if source is None else layer._hidden(source, "source", layer._fields["width_source"])  # type: ignore[arg-type]
         given_pairs = _options(mask=take("mask", None), bias=take("bias", None))
-        self.shapes = np.shape(source), np.shape(given_pairs.get("bias"))  # as they were given
+        self.shapes = np.shape(source), np.shape(given_pairs.get("bias", ()))  # as they were given
         mask, bias = _alike(given_pairs)
         docs, memory = take("docs", None), take("memory", None)
         batch, rows = self.x.shape[:2]

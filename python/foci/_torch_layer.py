@@ -19,7 +19,7 @@ from ._params import Param, table
 from ._plan import add_lists
 from ._tensors import dtype_code
 from ._torch_calls import check_device, check_dtype, packed, pointer
-from ._torch_ops import TWICE, _told, cast, check_packed, pairs, plain, refused, whole
+from ._torch_ops import TWICE, _told, cast, check_packed, joined, plain, refused, whole
 
 lib = _c.lib
 _byref = ctypes.byref
@@ -597,14 +597,7 @@ class Attention(nn.Module):
                 mask = ~t if mask is None else mask & ~t
             else:
                 bias = t if bias is None else bias + t
-        if mask is not None:
-            mask = pairs(mask, "mask", rows, columns)
-        if bias is not None:
-            bias = pairs(bias, "bias", rows, columns)
-        if mask is not None and bias is not None and mask.shape != bias.shape:
-            shape = torch.broadcast_shapes(mask.shape, bias.shape)
-            mask, bias = mask.expand(shape).contiguous(), bias.expand(shape).contiguous()
-        return mask, bias
+        return joined(mask, bias, rows, columns)
 
     def _attend(self, x: Tensor, source: Optional[Tensor], bias: Optional[Tensor], extra: Inputs, causal: bool,
                 dropping: bool, dropout_seed: Any) -> Tensor:

@@ -361,13 +361,21 @@ def _axis(layout: Optional[str], t: Tensor, axis: str) -> Any:
 
 
 def _both(mask: Any, bias: Any, q: Any, k: Any, v: Any, layout: Optional[str]) -> tuple[Any, Any]:
+    """Mask and bias of such tensors."""
+    return joined(mask, bias, _axis(layout, q if q is not None else v, "n"),
+                  _axis(layout, k if k is not None else v if v is not None else q, "n"))
+
+
+def joined(mask: Any, bias: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
     """Mask and bias as the library reads them."""
-    rows = _axis(layout, q if q is not None else v, "n")
-    columns = _axis(layout, k if k is not None else v if v is not None else q, "n")
     mask = None if mask is None else pairs(mask, "mask", rows, columns)
     bias = None if bias is None else pairs(bias, "bias", rows, columns)
     if mask is not None and bias is not None and mask.shape != bias.shape:
-        shape = torch.broadcast_shapes(mask.shape, bias.shape)
+        try:
+            shape = torch.broadcast_shapes(mask.shape, bias.shape)
+        except RuntimeError:
+            raise ArgumentError(f"mask has shape {tuple(mask.shape)}, bias {tuple(bias.shape)}: batch and heads have to "
+                                "agree, or be 1") from None
         mask, bias = mask.expand(shape).contiguous(), bias.expand(shape).contiguous()
     return mask, bias
 

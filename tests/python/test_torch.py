@@ -279,6 +279,8 @@ def test_refusals():
         foci.torch.attention(q, k, v, mask=draw(9, 9))
     with pytest.raises(foci.ArgumentError, match="mask has shape"):
         foci.torch.attention(q, k, v, mask=torch.ones(4, 9, dtype=torch.bool))
+    with pytest.raises(foci.ArgumentError, match="mask has shape .1, 3, 9, 9., bias .1, 2, 9, 9.: batch and heads"):
+        foci.torch.attention(q, k, v, mask=torch.ones(3, 9, 9, dtype=torch.bool), bias=draw(2, 9, 9))
     with pytest.raises(foci.ArgumentError, match="lengths .of q. has shape"):
         foci.torch.attention(q, k, v, lengths=[1, 2, 3])
     with pytest.raises(foci.ArgumentError, match="len"):

@@ -62,6 +62,7 @@ class Layer:
     ``params`` are those of the layer, drawn from ``seed``, by name; the calls read them, and
     take others by ``params=``.  ``longest`` is the length that arguments and tables follow
     from, by default that of the first call.  ``kind`` is "attention", "gau" or "conv";
+    ``weight_dropout`` and ``output_dropout`` drop in every call, by its ``dropout_seed``.
     ``width_source`` above 0 makes it a cross-attention, which reads ``source``.  Frozen
     projections are in `frozen`; they follow from ``seed + index``.
     """
@@ -416,7 +417,10 @@ class LayerState(Sequences):
     def __init__(self, layer: Layer, batch: int = 1, fixed: bool = False) -> None:
         self.layer = layer
         self._fixed: Optional[tuple[int, Any, Params]] = None
-        self._shaped = layer._first or layer._shape(1, 1, 0)
+        first = layer._first
+        if first is None or first.problem.flags & (_c.MASK | _c.BIAS):  # which states cannot have
+            first = layer._shape(1, 1 if first is None else first.problem.len, 0)
+        self._shaped = first
         plan = lib.foci_layer_plan(self._shaped.handle)
         self._pool = _Pool(plan, self._shaped, self._shaped.context, batch)
         self._sequences = [_Sequence(self._pool) for _ in range(batch)]

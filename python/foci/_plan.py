@@ -435,9 +435,9 @@ class Plan(_c.Handle):
 
     def _lse(self, lse: Optional[Floats]) -> Optional[Floats]:
         p = self.problem
-        if lse is not None and (lse.dtype != np.float32 or lse.size != p.batch * p.heads * p.len_q
+        if lse is not None and (not isinstance(lse, np.ndarray) or lse.dtype != np.float32 or lse.size != p.batch * p.heads * p.len_q
                                 or not lse.flags.c_contiguous or not lse.flags.writeable):
-            raise ArgumentError(f"lse has to be packed float32 of shape {(p.batch, p.heads, p.len_q)}")
+            raise ArgumentError(f"lse has to be a packed NumPy array of float32, of shape {(p.batch, p.heads, p.len_q)}")
         return lse
 
     def backward(self, d_o: Any, q: Any, k: Any, v: Any, *, out: Array, saved: Saved, **options: Any) -> Gradients:

@@ -144,6 +144,13 @@ def test_ways_back_have_scratch_memory_each(monkeypatch):
     assert np.array_equal(vjp(y).x, want) and len(set(places)) == 2
 
 
+@pytest.mark.parametrize("options", [{"mask": np.ones((12, 12), bool)}, {"bias": np.zeros((12, 12), np.float32)}])
+def test_a_state_after_a_mask(options):
+    layer = foci.Layer("softmax rope", width=32, heads=4, causal=True)
+    want = layer(X, **options)
+    np.testing.assert_allclose(layer.state(2).step(X), want, atol=2e-6)
+
+
 def test_copies_of_states():
     layer = foci.Layer("softmax rope", width=32, heads=4, causal=True, longest=12)
     state = layer.state(2, fixed=True)

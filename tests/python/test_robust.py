@@ -149,6 +149,7 @@ def test_wrong_arrays(q, error, sentence):
     ({"out": np.zeros((2, 4, 33, 16), np.float32)[:, :, ::-1]}, foci.ArgumentError, "stride"),
     ({"out": np.broadcast_to(np.float32(0), (2, 4, 33, 16))}, foci.ArgumentError, "read-only"),
     ({"out": Q}, foci.ArgumentError, "overlap"),
+    ({"lse": [0.0]}, foci.ArgumentError, "lse has to be a packed NumPy array"),
     ({"lse": np.zeros(3, np.float32)}, foci.ArgumentError, "lse has to be"),
     ({"lists": {"layout": [1]}}, foci.Error, "."),
     ({"spec": "block", "lists": {"layout": [0.5]}}, foci.DTypeError, "the list layout has dtype float64"),

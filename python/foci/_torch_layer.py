@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from . import _c, _context
 from ._context import default_context
@@ -19,7 +20,7 @@ from ._params import Param, table
 from ._plan import add_lists
 from ._tensors import dtype_code
 from ._torch_calls import check_device, check_dtype, packed, pointer
-from ._torch_ops import TWICE, _told, cast, check_packed, joined, plain, refused, whole
+from ._torch_ops import TWICE, _told, cast, check_packed, joined, plain, refuse_tangents, refused, whole
 
 lib = _c.lib
 _byref = ctypes.byref
@@ -602,6 +603,8 @@ class Attention(nn.Module):
     def _attend(self, x: Tensor, source: Optional[Tensor], bias: Optional[Tensor], extra: Inputs, causal: bool,
                 dropping: bool, dropout_seed: Any) -> Tensor:
         params = self._tensors()
+        if forward_ad._current_level >= 0:
+            refuse_tangents(x, source, bias, *params)
         if dropping and dropout_seed is None:
             dropout_seed = torch.randint(2**62, ())
         grad = torch.is_grad_enabled() and any(

@@ -13,6 +13,7 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _torch_calls as calls
 from ._errors import ArgumentError, DTypeError, UnsupportedError
@@ -178,6 +179,14 @@ class _Refused(torch.autograd.Function):
         raise UnsupportedError(TWICE)
 
 
+def refuse_tangents(*tensors: Optional[Tensor]) -> None:
+    """Refuse forward mode: its tangents would be lost on the way."""
+    for t in tensors:
+        if isinstance(t, Tensor) and forward_ad.unpack_dual(t).tangent is not None:
+            raise UnsupportedError("an input has a tangent: foci computes no derivatives in forward mode (jvp, jacfwd), but "
+                                   "gradients by backward()")
+
+
 def refused(grads: Sequence[Any], *sources: Any) -> tuple[Any, ...]:
     """Gradients that depend on `sources`, which further differentiation refuses."""
     present = [g for g in grads if g is not None]
@@ -255,11 +264,13 @@ def whole(value: Any, name: str) -> Any:
     """Whole numbers as the library reads them: packed int32."""
     if value is None:
         return None
-    if isinstance(value, Tensor):
-        if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-            raise DTypeError(f"{name} has dtype {value.dtype}: whole numbers are needed, for instance torch.int32")
-        return value.to(torch.int32).contiguous()
-    return torch.tensor(value, dtype=torch.int32)
+    if not isinstance(value, Tensor):
+        value = torch.tensor(value) if np.size(value) else torch.empty(0, dtype=torch.int32)
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        raise DTypeError(f"{name} has dtype {value.dtype}: whole numbers are needed, for instance torch.int32")
+    if value.dtype == torch.int64:  # what does not fit stays out of range
+        value = value.clamp(-(2**31), 2**31 - 1)
+    return value.to(torch.int32).contiguous()
 
 
 def text_of(spec: str, layout: Optional[str], causal: bool, memory: int, fast: bool, seed: int, lists: Any,
@@ -306,9 +317,7 @@ def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spe
     names: tuple[str, ...] = ()
     given: tuple[Tensor, ...] = ()
     if params is not None:
-        names, given = ("",), (params,)
-        if not isinstance(params, Tensor):
-            names, given = tuple(params), tuple(params.values())
+        names, given = _named(params)
     extra = NOTHING
     if mask is not None or bias is not None:
         mask, bias = _both(mask, bias, q, k, v, layout)
@@ -319,6 +328,8 @@ def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spe
     if x is not None:
         x = x.reshape(1, *x.shape) if x.dim() == 2 else x
         x = x.contiguous()
+    if forward_ad._current_level >= 0:
+        refuse_tangents(q, k, v, x, bias, *given)
     chosen: Any = dropout_seed
     if dropout and dropout_seed is None:
         chosen = torch.randint(2**62, ())
@@ -346,6 +357,19 @@ def attention(q: Optional[Tensor], k: Optional[Tensor], v: Optional[Tensor], spe
     if grad and torch.is_grad_enabled():
         return _Attention.apply(how, extra, drop, q, k, v, x, bias, *given)  # type: ignore[no-any-return]
     return calls.forward(how, (q, k, v, x, bias), extra, given, False, drop).o
+
+
+def _named(params: Any) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
+    """Names and tensors of parameters; the name "" is that of all in one."""
+    if isinstance(params, Tensor):
+        return ("",), (params,)
+    if not hasattr(params, "values"):
+        raise DTypeError(f"params is a {type(params).__name__}: it has to be a mapping of tensors by name, or all in one "
+                         "tensor")
+    for name, t in params.items():
+        if not isinstance(t, Tensor):
+            raise DTypeError(f"params: {name} is a {type(t).__name__}: it has to be a tensor")
+    return tuple(params), tuple(params.values())
 
 
 def _told(lists: Optional[Mapping[str, Any]]) -> Any:

@@ -18,6 +18,7 @@ import foci.torch
 from foci._torch_ops import text_of
 
 F = torch.nn.functional
+forward_ad = torch.autograd.forward_ad
 LONG = os.environ.get("FOCI_TEST_LONG")
 DISCRETE = {"lsh", "routing"}  # a small step may change which keys are seen
 
@@ -285,6 +286,14 @@ def test_refusals():
         foci.torch.attention(q, k, v, lengths=[1, 2, 3])
     with pytest.raises(foci.ArgumentError, match="len"):
         foci.torch.attention(q, k, v, lengths=[10])
+    for lengths in (torch.tensor([2**32 + 3]), [2**32 + 3]):
+        with pytest.raises(foci.ArgumentError, match="it may be 0 to 9"):
+            foci.torch.attention(q, k, v, lengths=lengths)
+    with pytest.raises(foci.DTypeError, match="lengths has dtype torch.float32"):
+        foci.torch.attention(q, k, v, lengths=[1.5])
+    for params, sentence in (([0, 0], "params is a list"), ({"sink": 0.0}, "params: sink is a float")):
+        with pytest.raises(foci.DTypeError, match=sentence):
+            foci.torch.attention(q, k, v, "softmax sink", params=params)
     with pytest.raises(foci.ArgumentError, match='there is no parameter "sunk"'):
         foci.torch.attention(q, k, v, "softmax sink", params={"sunk": torch.zeros(2)})
     with pytest.raises(foci.ArgumentError, match="sink has shape"):
@@ -314,6 +323,22 @@ def test_twice():
         grad, = torch.autograd.grad(attend(q, k, v).square().sum(), q, create_graph=True)
         with pytest.raises(foci.UnsupportedError, match="cannot be differentiated again"):
             grad.sum().backward()
+
+
+def test_forward_mode():
+    q, k, v = qkv(1, 2, 9, 8)
+    attn = foci.torch.Attention(8, 2, batch_first=True)
+    for function, x in ((lambda q: foci.torch.attention(q, k, v), q), (lambda x: attn(x)[0], q[0])):
+        with pytest.raises(foci.UnsupportedError, match="forward mode"):
+            torch.func.jvp(function, (x,), (x,))
+        with forward_ad.dual_level():
+            function(x)
+            with pytest.raises(foci.UnsupportedError, match="forward mode"):
+                function(forward_ad.make_dual(x, x))
+        with pytest.raises(foci.UnsupportedError, match="forward mode"):
+            torch.func.jacfwd(function)(x)
+    with pytest.raises(RuntimeError, match="Batching rule"):
+        torch.vmap(lambda q: foci.torch.attention(q, q, q))(q[None])
 
 
 # Modes

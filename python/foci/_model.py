@@ -157,6 +157,8 @@ class Model(_c.Handle):
         reads.  ``gradients`` computes those of the parameters.
         """
         given = np.atleast_2d(self._encoded(ids))
+        if given.ndim != 2:
+            raise ArgumentError(f"ids has shape {given.shape}: it is (batch, len), or one row")
         task = self._raw_config().task
         batch = _c.foci_batch(batch=given.shape[0], len=given.shape[1], ids=address(given))
         kept: list[Any] = [given]

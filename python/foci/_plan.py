@@ -13,7 +13,8 @@ from ._context import Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Param, Params, given, table
 from ._spec import check_spec
-from ._tensors import Array, Floats, address, array, bfloat16, dtype_code, dtype_of, float_array, floats, integers
+from ._tensors import (Array, Floats, address, array, bfloat16, dtype_code, dtype_of, float_array, floats, integers,
+                       listed)
 
 OPTIONS = ("x", "params", "mask", "bias", "lengths", "docs", "words", "dropout_seed")  # of executions
 LAYOUTS = {4: "bhnd", 3: "hnd", 2: "nd"}
@@ -56,7 +57,7 @@ def check_number(name: str, number: Any) -> None:
 
 def whole_numbers(values: Any, name: str) -> Array:
     """A list of planning: int64, whatever its shape was."""
-    found = np.asarray(values)
+    found = listed(values, f"the list {name}")
     if found.size and found.dtype.kind not in "iub":
         raise DTypeError(f"the list {name} has dtype {found.dtype}: whole numbers are needed")
     return np.ascontiguousarray(found, np.int64).ravel()
@@ -365,7 +366,7 @@ class Plan(_c.Handle):
 
     def _words(self, value: Any) -> Array:
         p = self.problem
-        found = np.asarray(value) if isinstance(value, list) else array(value, "words")
+        found = listed(value, "words") if isinstance(value, list) else array(value, "words")
         if found.ndim == 1:
             found = found[None]
         return integers(found, "words", (p.batch, p.len_k))
@@ -435,8 +436,9 @@ class Plan(_c.Handle):
 
     def _lse(self, lse: Optional[Floats]) -> Optional[Floats]:
         p = self.problem
-        if lse is not None and (not isinstance(lse, np.ndarray) or lse.dtype != np.float32 or lse.size != p.batch * p.heads * p.len_q
-                                or not lse.flags.c_contiguous or not lse.flags.writeable):
+        if lse is not None and (not isinstance(lse, np.ndarray) or lse.dtype != np.float32
+                                or lse.size != p.batch * p.heads * p.len_q or not lse.flags.c_contiguous
+                                or not lse.flags.writeable):
             raise ArgumentError(f"lse has to be a packed NumPy array of float32, of shape {(p.batch, p.heads, p.len_q)}")
         return lse
 

@@ -119,6 +119,14 @@ def array(value: Any, name: str) -> Array:
     raise DTypeError(f"{name} is a {type(value).__name__}: it has to be a NumPy array or have __dlpack__")
 
 
+def listed(values: Any, name: str) -> Array:
+    """An array of numbers in lists."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ArgumentError(f"{name}: the lists in it differ in length; rows of an array have the same") from None
+
+
 def float_array(value: Any, name: str) -> Array:
     """The same of a tensor, whose elements may be of three types."""
     found = array(value, name)
@@ -153,7 +161,7 @@ def rows_adjacent(found: Array) -> Array:
 
 def floats(value: Any, name: str) -> Floats:
     """Packed float32, of numbers in lists too: the memory itself where it is that already."""
-    found = np.asarray(value) if isinstance(value, (list, tuple, int, float, np.generic)) else array(value, name)
+    found = listed(value, name) if isinstance(value, (list, tuple, int, float, np.generic)) else array(value, name)
     if found.dtype.kind not in "fiub" and found.dtype not in CODES:
         refuse_dtype(found, name)
     return np.asarray(found, np.float32, order="C")
@@ -161,7 +169,7 @@ def floats(value: Any, name: str) -> Floats:
 
 def integers(value: Any, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
     """Packed int32 of this shape, from whole numbers of any type."""
-    found = np.asarray(value) if isinstance(value, (list, tuple, int)) else array(value, name)
+    found = listed(value, name) if isinstance(value, (list, tuple, int)) else array(value, name)
     if found.dtype.kind not in "iu":
         raise DTypeError(f"{name} has dtype {found.dtype}: whole numbers are needed, for instance int32")
     if found.shape != shape:

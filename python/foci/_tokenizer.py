@@ -13,7 +13,7 @@ import numpy.typing as npt
 from . import _c
 from ._context import Context, default_context
 from ._errors import ArgumentError
-from ._tensors import address
+from ._tensors import address, listed
 
 lib = _c.lib
 _byref = ctypes.byref
@@ -25,7 +25,7 @@ WITH_SPECIALS, END, REPLACE = 1, 2, 4
 
 def ids_of(values: Any, name: str = "ids") -> Ids:
     """Ids in a row, int32."""
-    found = np.asarray(values)
+    found = listed(values, name)
     if found.size and found.dtype.kind not in "iu":
         raise ArgumentError(f"{name} has dtype {found.dtype}: ids are whole numbers")
     if found.size and (found.min() < -(2**31) or found.max() >= 2**31):

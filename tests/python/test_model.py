@@ -142,6 +142,8 @@ def test_refused(folder, tmp_path):
             (lambda: model.loss([[99999]]), foci.ArgumentError, "ids are 0 to"),
             (lambda: model.loss([[-1]]), foci.ArgumentError, "ids are 0 to"),
             (lambda: model.loss([[1.5]]), foci.ArgumentError, "whole numbers"),
+            (lambda: model.loss([[1, 2], [1]]), foci.ArgumentError, "ids: the lists in it differ in length"),
+            (lambda: model.loss([[[1, 2]]]), foci.ArgumentError, r"ids has shape \(1, 1, 2\)"),
             (lambda: model.loss([[1, 2]], [[1]]), foci.ArgumentError, "labels has shape"),
             (lambda: model.loss([[1, 2]], [[1, 99999]]), foci.ArgumentError, "labels are below"),
             (lambda: model.loss([[1, 2]], lengths=[3]), foci.ArgumentError, "lengths are 0 to 2"),

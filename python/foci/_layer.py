@@ -109,8 +109,8 @@ class Layer:
         key = (batch, rows, rows_source, train, mask is not None, bias is not None, extents, docs, memory)
         found = self._shapes.get(key)
         if found is None:
-            found = self._make(key)
-            with _c.lock:
+            with _c.lock:  # one thread makes the first, which the others follow
+                found = self._shapes.get(key) or self._make(key)
                 while len(self._shapes) >= KEPT:
                     del self._shapes[next(iter(self._shapes))]
                 self._shapes[key] = found
@@ -179,7 +179,9 @@ class Layer:
     def params(self) -> Params:
         """The parameters that calls read, by name; to be changed in place."""
         if self._params is None:
-            self._params = self.init(int(self._fields["seed"]))
+            with _c.lock:
+                if self._params is None:
+                    self._params = self.init(int(self._fields["seed"]))
         return self._params
 
     @property

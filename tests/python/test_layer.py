@@ -1,6 +1,7 @@
 """Layers: against the judge, finite differences, the command; states; what they refuse."""
 import subprocess
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -149,6 +150,18 @@ def test_a_state_after_a_mask(options):
     layer = foci.Layer("softmax rope", width=32, heads=4, causal=True)
     want = layer(X, **options)
     np.testing.assert_allclose(layer.state(2).step(X), want, atol=2e-6)
+
+
+def test_threads_draw_parameters_once(monkeypatch):
+    layer, seen = foci.Layer("softmax", width=32, heads=4, longest=4), []
+    init = layer.init
+    monkeypatch.setattr(layer, "init", lambda seed: time.sleep(0.02) or init(seed))
+    threads = [threading.Thread(target=lambda: seen.append(layer.params)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen[0] is seen[1] is layer.params
 
 
 def test_copies_of_states():

@@ -80,11 +80,12 @@ enum { STEP, LOSS, VALID_LOSS, VALID_ACCURACY };
 /* What is drawn of validations: the metric where they have it, else the loss. */
 static double validated(const struct curves *v, const json_t *point)
 {
-    const double loss = json_number_value(json_array_get(point, VALID_LOSS));
-    const double hits = json_number_value(json_array_get(point, VALID_ACCURACY));
+    const bool    hits = !strcmp(v->m->key, "accuracy");
+    const json_t *value = json_array_get(point, hits ? VALID_ACCURACY : VALID_LOSS);
 
-    if (!strcmp(v->m->key, "accuracy")) return 100 * hits;
-    return !strcmp(v->m->key, "perplexity") ? exp(loss) : loss;
+    if (!json_is_number(value)) return NAN; /* of a run that diverged it is null */
+    const double x = json_number_value(value);
+    return hits ? 100 * x : !strcmp(v->m->key, "perplexity") ? exp(x) : x;
 }
 
 static const char *validated_name(const struct curves *v)
@@ -348,8 +349,7 @@ static void put_tuned(const struct curves *v, const char *option, const json_t *
     char         *title = compare_text("Quality over --%s", option);
     char         *quality = compare_text("%s, validation", v->quality);
     struct chart *c = chart_create(id, title, option, quality);
-    const double  least = number_of(json_array_get(values, 0));
-    const double  most = number_of(json_array_get(values, json_array_size(values) - 1));
+    double        least = INFINITY, most = -INFINITY;
     bool          numbers = true;
     size_t        i;
     json_t       *one;
@@ -357,6 +357,8 @@ static void put_tuned(const struct curves *v, const char *option, const json_t *
     json_array_foreach(values, i, one)
     {
         numbers = numbers && isfinite(number_of(one));
+        least = fmin(least, number_of(one));
+        most = fmax(most, number_of(one));
     }
     c->x = least > 0 && most > 5 * least ? CHART_TENS : CHART_EVEN;
     json_array_foreach(json_object_get(v->k->summary, "tuning"), i, one)

@@ -148,7 +148,7 @@ static void make_plain(char *name)
 
 void report_figure(struct report *r, struct chart *c)
 {
-    if (chart_has_points(c)) {
+    if (chart_settle(c)) {
         char *name = compare_text("%02d-%s", ++r->figures, c->id);
         make_plain(name);
         json_t *table = chart_table(c);

@@ -73,7 +73,7 @@ void report_put_theory(struct report *r)
     json_t *arm;
 
     json_array_foreach(r->heads, i, arm) { most = fmax(most, add_heads(c, arm)); }
-    if (chart_has_points(c)) {
+    if (chart_settle(c)) {
         add_law(c, fmax(most, 1));
         chart_note(c,
                    "A point is a head on the first validation sequence, its bar the "

@@ -146,6 +146,42 @@ model.safetensors
 state.safetensors
 train.json
 
+=== values without a place on an axis, and records with others than they should have
+C="--preset none --task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --valid-every 1 --threads 1"
+foci compare $C --attention softmax --attention linear --tune decay=0.001,0,0.1 --seeds 1 --out c --quiet >/dev/null
+page c/report.html
+foci report c --plots p --quiet >/dev/null
+cut -d, -f1,2 p/*-tune-decay.csv | head -4
+grep -c 'nan\|inf' p/*.svg | grep -v ':0'
+sed -i 's/"commands":\[[^]]*\]/"commands":[3]/; s/"curve":\[\[[^]]*\]/"curve":[[1,null,null,null]/' c/results.jsonl
+foci report c --out r.html --plots q --quiet >/dev/null
+page r.html
+cut -d, -f1,2 q/02-learning.csv
+foci compare --length 8,16 --heads 1 --dim 4 --attention linear --repeat 1 --threads 1 --out l --quiet >/dev/null
+sed -i '1s/"length": *8/"length": 0/; 2s/"length": *8/"length": -8/' l/lengths.jsonl
+foci report l --plots q --quiet >/dev/null
+cut -d, -f1,2 q/01-time.csv
+--- stdout
+2 sections, 8 figures
+arms ['softmax', 'linear']
+heads of 'softmax' [2] [3, 0]
+heads of 'linear' [2] [3, 0]
+series,decay
+softmax,0.001
+softmax,0
+softmax,0.1
+2 sections, 8 figures
+arms ['softmax', 'linear']
+heads of 'softmax' [2] [3, 0]
+heads of 'linear' [2] [3, 0]
+series,training steps
+softmax,2
+linear,2
+floor: last symbol,
+series,tokens
+softmax,16
+linear,16
+
 === folders without results, other versions, lines and files that are corrupt
 C="--preset none --task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --threads 1 --attention softmax --seeds 2"
 foci compare $C --out c --quiet >/dev/null

@@ -16,16 +16,17 @@
 enum { NARROWEST = 16, GAP = 2 };
 
 struct output_table {
-    const char *columns;
-    bool        headed; /* the first row names the columns */
-    char      **cells;
-    int         n, cap;
+    bool   headed; /* the first row names the columns */
+    char **cells;
+    int    n, cap;
+    char   columns[]; /* a copy of the caller's letters */
 };
 
 struct output_table *table_create(const char *columns)
 {
-    struct output_table *t = need(1, sizeof *t);
-    t->columns = columns;
+    const size_t         n = strlen(columns);
+    struct output_table *t = need(1, sizeof *t + n + 1);
+    memcpy(t->columns, columns, n);
     return t;
 }
 

@@ -7,12 +7,6 @@
 
 #include "cli/report.h"
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static json_t *load(const char *folder, const char *name)
 {
     char   *path = compare_text("%s/%s", folder, name);
@@ -146,8 +140,8 @@ static void put_numbers(struct report *r, const json_t *all)
     json_array_append_new(cells, json_string("on validation"));
     json_array_append_new(cells, json_string(""));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        double x = real(all, names[i]);
-        if (!isfinite(x)) x = real(costs, names[i]);
+        double x = field_real(all, names[i]);
+        if (!isfinite(x)) x = field_real(costs, names[i]);
         if (!isfinite(x)) continue;
         json_array_append_new(cells, json_string(names[i]));
         json_array_append_new(cells, json_string(chart_number(x, text)));

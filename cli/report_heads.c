@@ -11,6 +11,7 @@
 enum {
     MOST_BYTES = 3 << 20, /* of all weights in the page */
     MOST_TOKENS = 1024,   /* of a file that is read */
+    MOST_AREA = 1 << 24,  /* of a picture of all maps */
     ACROSS = 8,           /* maps side by side, in a file of all */
     CELL = 2,
     GAP = 14,
@@ -236,6 +237,11 @@ static void put_sheet(struct report *r, const json_t *arm)
             (heads < ACROSS ? heads : ACROSS) * (whole(attention, "keys") * CELL + GAP);
         wide = w > wide ? w : wide;
         tall += 18 + rows * (whole(attention, "queries") * CELL + GAP) + GAP;
+    }
+    if (tall > MOST_AREA / (wide > 400 ? wide : 400)) {
+        note(r->a, "%s: its maps are %lld x %lld, too large for a file of all",
+             field_text(arm, "arm"), (long long)wide, (long long)tall);
+        return;
     }
     char  *name = compare_text("heads-%lld", (long long)whole(arm, "number"));
     double y = HEAD;

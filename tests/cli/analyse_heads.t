@@ -195,6 +195,8 @@ for c in '--weights a.npy --ablate' '--weights a.npy softmax' 'softmax --q q.npy
          'linaer --q q.npy --k q.npy' '--weights a.npy --out a.txt' '--weights a.npy --csv no/a.csv'; do
     foci analyse $c --quiet 2>&1
 done
+npy make long.npy 4x16384x1
+foci analyse softmax --q long.npy --k long.npy --rank 16384 2>&1
 foci analyse a b
 --- stdout
 foci analyse: --ablate belongs to DIR
@@ -213,6 +215,7 @@ foci analyse: --axis order needs a spec of one group, and '4*linear(kernel=taylo
 foci analyse: linaer: *
 foci analyse: --out is 'a.txt'; it takes a name that ends in .svg or .png
 foci analyse: *
+foci analyse: ranks are those of whole matrices, and 4 matrices of 16384 x 16384 take 4.0 GiB at once, above 1: give shorter sequences, or a smaller rank
 --- stderr
 foci analyse: *
 --- exit 2

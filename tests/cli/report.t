@@ -150,7 +150,7 @@ train.json
 C="--preset none --task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --valid-every 1 --threads 1"
 foci compare $C --attention softmax --attention linear --tune decay=0.001,0,0.1 --seeds 1 --out c --quiet >/dev/null
 page c/report.html
-foci report c --plots p --quiet >/dev/null
+foci report c --plots p --quiet | grep -c "an end of the grid"
 cut -d, -f1,2 p/*-tune-decay.csv | head -4
 grep -c 'nan\|inf' p/*.svg | grep -v ':0'
 sed -i 's/"commands":\[[^]]*\]/"commands":[3]/; s/"curve":\[\[[^]]*\]/"curve":[[1,null,null,null]/' c/results.jsonl
@@ -176,6 +176,7 @@ cut -d, -f1,2 q/01-time.csv
 arms ['softmax', 'linear']
 heads of 'softmax' [2] [3, 0]
 heads of 'linear' [2] [3, 0]
+0
 series,decay
 softmax,0.001
 softmax,0

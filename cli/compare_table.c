@@ -345,9 +345,10 @@ static char *options_text(char *head, const json_t *options)
     json_object_foreach((json_t *)options, name, value)
     {
         const char *text = json_string_value(value);
-        const bool  quote = text && strpbrk(text, " ()*'\"$");
-        char       *more = compare_text("%s --%s%s%s%s%s", head, name, text ? " " : "",
-                                  quote ? "'" : "", text ? text : "", quote ? "'" : "");
+        char       *word = text ? shell_word(text) : NULL;
+        char       *more =
+            compare_text("%s --%s%s%s", head, name, word ? " " : "", word ? word : "");
+        free(word);
         free(head);
         head = more;
     }

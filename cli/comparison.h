@@ -217,6 +217,9 @@ char   *children_reason(const struct compare_child *k);
 /* Somebody asked it to end: this is no failure of its own. */
 bool children_were_stopped(const struct compare_child *k);
 
+/* A word so that a shell reads it as it is, in quotes where it has to be; to be freed. */
+char *shell_word(const char *word);
+
 /* The words as a shell would read them, with "foci" in front; to be freed. */
 char *children_command(const json_t *words);
 

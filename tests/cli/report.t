@@ -214,13 +214,16 @@ foci report c --out s.html
 printf '{' >c/compare.json
 foci report c --out s.html
 echo '{}' >model/config.json; echo 1 >model/model.safetensors
+echo '{"arguments": ["--arm", "it'"'"'s $x", "--lr", 3]}' >model/train.json
 foci report model --out t.html | head -1
+grep -o '<code>.*' t.html
 foci report c --out nowhere/s.html
 ls *.html
 --- stdout
 2 sections, 9 figures
 arms ['softmax', 'linear']
 model: a model, 0 steps in its log
+<code>foci train --arm 'it'\''s $x' --lr ''</code></p>
 r.html
 t.html
 --- stderr

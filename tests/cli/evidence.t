@@ -2,7 +2,7 @@
 
 === every command is understood, and every arm can do its task
 export FOCI=$(command -v foci)
-evidence=$(dirname $(command -v npy))/../../tools/evidence
+evidence=$TOOLS/evidence
 mkdir -p data/mt/multi30k-de-en
 for s in train valid test; do for i in 1 2 3 4 5 6; do echo "one two $i"; done | tee data/mt/multi30k-de-en/$s.en >data/mt/multi30k-de-en/$s.de; done
 FOCI_DATA=data $evidence --time 0 --pack packed multi30k-5k mqar lm >out 2>err || cat err

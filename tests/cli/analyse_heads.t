@@ -157,6 +157,9 @@ END
 foci analyse --error linformer --axis rank=8,16 --dim 4 --length 16 --quiet | tail -1
 foci analyse --error linear --axis length=8,16,32 --dim 4 --keys gaussian --quiet | sed -n '1p;4p'
 foci analyse --error linear --axis dim=8,16 --keys gaussian --length 8 --quiet --out d.svg | sed -n '1p;4p'
+foci analyse --error bigbird --axis random=0,2 --keys gaussian --dim 4 --length 16 --quiet --out zero.svg >/dev/null
+grep -c 'nan\|inf' zero.svg
+grep -o ">0</text>" zero.svg
 --- stdout
 features [8.0, 512.0] True True None
 * linformer is an untrained mixture: E as drawn, which training would learn
@@ -164,6 +167,8 @@ mechanism  keys      error of      8     16     32
 columns: tokens; width 4; 8 heads; logits of deviation 1
 mechanism  keys      error of      8     16
 columns: width of queries and keys; 8 tokens; 8 heads; logits of deviation 1
+0
+>0</text>
 
 === limits of frozen projections
 foci analyse --orthogonality orthogonal --width 16 --heads 4 --draws 64 --limits --json --quiet > l.json

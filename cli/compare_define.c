@@ -44,6 +44,12 @@ char *compare_text(const char *format, ...)
     return text;
 }
 
+char *temporary_name(void)
+{
+    const char *base = getenv("TMPDIR");
+    return compare_text("%s/foci-XXXXXX", base && *base ? base : "/tmp");
+}
+
 double field_real(const json_t *o, const char *key)
 {
     const json_t *value = json_object_get(o, key);

@@ -106,6 +106,10 @@ char *compare_text(const char *format, ...) CLI_PRINTF(1, 2);
 /* A string of JSON; of text that is not UTF-8 all but ASCII is replaced by '?'. */
 json_t *compare_string(const char *text);
 
+/* A name of something temporary as mkstemp() and mkdtemp() complete it, where TMPDIR says; to be
+ * freed. */
+char *temporary_name(void);
+
 /* What an object has by that name: NAN if it is no number, "" if it is no text. */
 double      field_real(const json_t *o, const char *key);
 const char *field_text(const json_t *o, const char *key);

@@ -1,5 +1,6 @@
 /* report_model.c -- the section of one trained model: its command, its learning curve if the
  * folder has its log (foci train --log DIR/log.jsonl), what it costs; and its heads. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,12 +45,17 @@ static json_t *read_log(const char *folder)
 /* Its heads and costs, by a child: a folder that cannot be judged has no more than the rest. */
 static json_t *look(struct report *r, const char *folder)
 {
-    char                 path[] = "/tmp/foci-heads-XXXXXX";
+    char                *path = temporary_name();
     const int            fd = mkstemp(path);
     struct compare_child k = { 0 };
     json_t              *costs = NULL;
 
-    if (fd < 0) return NULL;
+    if (fd < 0) {
+        note(r->a, "%s: heads cannot be looked at: %s: %s", folder, path,
+             strerror(errno));
+        free(path);
+        return NULL;
+    }
     close(fd);
     json_t *words = words_create("eval", folder, "--split", "valid", "--costs",
                                  "--heads", path, "--json", "--quiet", NULL);
@@ -64,6 +70,7 @@ static json_t *look(struct report *r, const char *folder)
     free(k.err);
     json_decref(words);
     (void)unlink(path);
+    free(path);
     return costs;
 }
 

@@ -117,6 +117,7 @@ foci report m --out m.html --quiet
 page m.html
 foci report n l m --out mix.html --quiet
 page mix.html
+TMPDIR=nowhere foci report n --out none.html
 foci report l m --json --quiet | python3 -c "import json, sys; s = json.load(sys.stdin); print(sorted(s), len(s['lengths'][0]['lines']), len(s['models'][0]['log']))"
 ls m
 --- stdout
@@ -139,12 +140,16 @@ m: a model, perplexity * on validation, 4 steps in its log
 arms ['n', 'm', 'softmax', 'linear']
 heads of 'n' [2] [3, 0]
 heads of 'm' [2] [3, 0]
+n: a model, 0 steps in its log
 ['comparisons', 'lengths', 'models'] 4 4
 config.json
 log.jsonl
 model.safetensors
 state.safetensors
 train.json
+--- stderr
+foci report: n: heads cannot be looked at: nowhere/foci-*: No such file or directory
+foci report: the page is none.html
 
 === values without a place on an axis, and records with others than they should have
 C="--preset none --task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --valid-every 1 --threads 1"

@@ -162,6 +162,7 @@ sed -i 's/"commands":\[[^]]*\]/"commands":[3]/; s/"curve":\[\[[^]]*\]/"curve":[[
 foci report c --out r.html --plots q --quiet >/dev/null
 page r.html
 cut -d, -f1,2 q/02-learning.csv
+foci report c --plots r.html
 python3 - c/runs/softmax*/heads.json <<'END'
 import base64, json, sys
 weights = base64.b64encode(bytes(1024)).decode()
@@ -198,6 +199,7 @@ series,tokens
 softmax,16
 linear,16
 --- stderr
+foci report: --plots r.html: is a file; figures go to a folder
 foci report: softmax: its maps are 16496 x 418904, too large for a file of all
 
 === folders without results, other versions, lines and files that are corrupt

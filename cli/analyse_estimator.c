@@ -216,8 +216,8 @@ static void table_cells(const struct work *w, const char *spec,
         table_cell(t, "%.4f", c->mean);
         table_cell(t, "%.1e", c->error);
         table_cell(t, "%.3e", c->variance);
-        table_cell(t, "%.3e", c->predicted);
-        table_cell(t, "%.3f", c->variance / c->predicted);
+        number_cell(t, "%.3e", c->predicted, false);
+        number_cell(t, "%.3f", c->variance / c->predicted, false);
     }
 }
 

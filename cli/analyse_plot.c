@@ -1,5 +1,5 @@
 /* analyse_plot.c -- errors of outputs along the axis as a picture: a panel for what mechanisms are
- * compared on, a line for each, both axes logarithmic. */
+ * compared on, a line for each, both axes logarithmic; that of an argument which takes 0 is even. */
 #include <math.h>
 
 #include "cli/analyse_error.h"
@@ -19,6 +19,7 @@ static void set_axes(const struct errors *e, struct frame *f)
             }
     }
     frame_axes(f, least, most, low, high);
+    if (least <= 0) frame_even_x(f, least, most);
 }
 
 /* Curves of one spec follow one another. */

@@ -117,7 +117,7 @@ int check_out(const struct args *a)
 
 void number_cell(struct output_table *t, const char *format, double x, bool file)
 {
-    char text[32];
+    char text[336]; /* the longest number with all its digits before the point */
 
     snprintf(text, sizeof text, file ? "%.17g" : format, x);
     table_cell(t, "%s", !isnan(x) ? text : file ? "" : "-");

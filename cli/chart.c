@@ -98,13 +98,44 @@ void chart_name(struct chart *c, const char *name)
     c->names[c->n_names++] = copy(name);
 }
 
-bool chart_has_points(const struct chart *c)
+static bool fits(enum chart_scale scale, double x)
 {
+    return isfinite(x) && (x > 0 || scale == CHART_EVEN || scale == CHART_NAMES);
+}
+
+/* A row stays, with nothing but its name, when it has no number. */
+static bool settle_series(const struct chart *c, struct chart_series *s)
+{
+    bool   any = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        struct chart_point p = s->points[i];
+        if (!c->rows && !fits(c->x, p.x)) continue;
+        if (!fits(c->y, p.y)) p.y = NAN;
+        if (!fits(c->rows ? c->x : c->y, p.low)) p.low = NAN;
+        if (!fits(c->rows ? c->x : c->y, p.high)) p.high = NAN;
+        any = any || (isfinite(p.x) && isfinite(p.y));
+        s->points[n++] = p;
+    }
+    s->n = n;
+    return any;
+}
+
+bool chart_settle(struct chart *c)
+{
+    bool   any = false;
+    size_t n = 0;
+
     for (size_t i = 0; i < c->n; i++)
-        for (size_t k = 0; k < c->series[i].n; k++)
-            if (isfinite(c->series[i].points[k].x) && isfinite(c->series[i].points[k].y))
-                return true;
-    return false;
+        any = settle_series(c, &c->series[i]) || any;
+    for (size_t i = 0; i < c->n_levels; i++)
+        if (fits(c->y, c->levels[i].y))
+            c->levels[n++] = c->levels[i];
+        else
+            free(c->levels[i].name);
+    c->n_levels = n;
+    return any;
 }
 
 const char *chart_number(double x, char text[32])

@@ -64,8 +64,9 @@ void chart_put(struct chart_series *s, double x, double y, double low, double hi
 void chart_level(struct chart *c, const char *name, double y);
 void chart_name(struct chart *c, const char *name);
 
-/* Whether there is anything to be seen. */
-bool chart_has_points(const struct chart *c);
+/* Leave out what the axes have no place for: on logarithmic ones 0 and below.  Before a chart is
+ * drawn; true: there is something to be seen. */
+bool chart_settle(struct chart *c);
 
 struct picture *chart_draw(const struct chart *c, enum chart_form form);
 

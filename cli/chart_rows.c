@@ -90,8 +90,10 @@ static void draw_row(struct drawing *d, size_t i)
             if (p->high < d->f.right) picture_rect(d->to, line[2], y - 4, 1, 8, colour);
         }
         chart_mark(d->to, s->number, clamp(d, p->x), y, 4.4);
-        markup_put(&hint, "%s: %s [%s, %s]", s->name, chart_number(p->x, text),
-                   chart_number(p->low, low), chart_number(p->high, high));
+        markup_put(&hint, "%s: %s", s->name, chart_number(p->x, text));
+        if (isfinite(p->low) && isfinite(p->high))
+            markup_put(&hint, " [%s, %s]", chart_number(p->low, low),
+                       chart_number(p->high, high));
         picture_hint(d->to, hint.bytes);
         markup_free(&hint);
     }

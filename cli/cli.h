@@ -251,7 +251,7 @@ int print_json(const struct args *a, json_t *value);
 /* The lines of a text, as a list. */
 json_t *json_lines(const char *text);
 
-/* A table whose columns line up.  `columns` has a letter for each, l or r for the
+/* A table whose columns line up.  `columns` is copied: it has a letter for each, l or r for the
  * side its cells stand at.  Cells are added from left to right, row by row.  The first row
  * of table_headed() names the columns. */
 struct output_table;

@@ -136,24 +136,35 @@ int children_start(struct compare_children *s, const json_t *words, void *user)
     return EXIT_OK;
 }
 
-char *children_command(const json_t *words)
+char *shell_word(const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789-_=+.,:/@%";
-    char             *text = compare_text("foci");
-    size_t            i;
-    json_t           *word;
+
+    if (*word && strspn(word, plain) == strlen(word)) return compare_text("%s", word);
+    char *text = need(4 * strlen(word) + 3, 1), *to = text;
+    *to++ = '\'';
+    for (; *word; word++)
+        if (*word == '\'')
+            to = stpcpy(to, "'\\''");
+        else
+            *to++ = *word;
+    *to = '\'';
+    return text;
+}
+
+char *children_command(const json_t *words)
+{
+    char   *text = compare_text("foci");
+    size_t  i;
+    json_t *word;
 
     json_array_foreach(words, i, word)
     {
         const char *w = json_string_value(word);
-        char       *more;
-        if (*w && strspn(w, plain) == strlen(w))
-            more = compare_text("%s %s", text, w);
-        else if (!strchr(w, '\''))
-            more = compare_text("%s '%s'", text, w);
-        else
-            more = compare_text("%s \"%s\"", text, w);
+        char       *quoted = shell_word(w ? w : "");
+        char       *more = compare_text("%s %s", text, quoted);
+        free(quoted);
         free(text);
         text = more;
     }

@@ -17,6 +17,7 @@
  *
  * Arms and seeds may be added later, as runs that are done stay what they are.
  */
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,24 @@ char *compare_text(const char *format, ...)
     if (len > 0) vsnprintf(text, (size_t)len + 1, format, list);
     va_end(list);
     return text;
+}
+
+char *temporary_name(void)
+{
+    const char *base = getenv("TMPDIR");
+    return compare_text("%s/foci-XXXXXX", base && *base ? base : "/tmp");
+}
+
+double field_real(const json_t *o, const char *key)
+{
+    const json_t *value = json_object_get(o, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *field_text(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+    return text ? text : "";
 }
 
 json_t *compare_string(const char *text)

@@ -64,10 +64,9 @@ static void remove_folder(const char *folder)
 static json_t *time_steps(struct comparison *c, const json_t *run, int steps,
                           double *whole)
 {
-    const char *base = getenv("TMPDIR");
-    char       *folder = compare_text("%s/foci-XXXXXX", base && *base ? base : "/tmp");
-    json_t     *copy = json_deep_copy(run), *result = NULL;
-    json_t     *options = json_object_get(copy, "options");
+    char                   *folder = temporary_name();
+    json_t                 *copy = json_deep_copy(run), *result = NULL;
+    json_t                 *options = json_object_get(copy, "options");
     struct compare_children one;
     struct compare_child   *k = NULL;
 

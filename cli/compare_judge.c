@@ -313,6 +313,30 @@ static foci_status add_level(struct judgement *j, int64_t examples, size_t basel
  * Tuning
  */
 
+/* The value of an option at a point of the grid. */
+static double value_at(const struct judgement *j, size_t point, const char *option)
+{
+    const char *text = field_text(json_array_get(j->grid, point), option);
+    return strtod(text, NULL);
+}
+
+/* Whether the one option that is tuned has values beyond the chosen one on one side alone, in
+ * whatever order they were given. */
+static bool is_at_edge(const struct judgement *j, size_t best)
+{
+    json_t *tune = json_object_get(j->c->definition, "tune");
+    size_t  below = 0, above = 0;
+
+    if (json_object_size(tune) != 1) return false;
+    const char  *option = json_object_iter_key(json_object_iter(tune));
+    const double chosen = value_at(j, best, option);
+    for (size_t i = 0; i < json_array_size(j->grid); i++) {
+        below += value_at(j, i, option) < chosen;
+        above += value_at(j, i, option) > chosen;
+    }
+    return !below != !above;
+}
+
 /* The curve of an arm over the grid, the point chosen, and how many points work: those with
  * a number that is within the margin of the best. */
 static void add_curve(struct judgement *j, const json_t *arm, int64_t examples)
@@ -334,10 +358,7 @@ static void add_curve(struct judgement *j, const json_t *arm, int64_t examples)
                           (json_int_t)works);
     if (best >= 0) {
         json_object_set(o, "chosen", json_array_get(j->grid, (size_t)best));
-        json_object_set_new(o, "at_edge",
-                            json_boolean(json_object_size(json_object_get(
-                                             j->c->definition, "tune")) == 1 &&
-                                         (best == 0 || (size_t)best == n - 1)));
+        json_object_set_new(o, "at_edge", json_boolean(is_at_edge(j, (size_t)best)));
     }
     json_array_append_new(json_object_get(j->summary, "tuning"), o);
 }

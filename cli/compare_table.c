@@ -67,12 +67,6 @@ static void list_sheet(json_t *list, struct sheet *s)
  * Numbers
  */
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* "12.3 M", a dash where there is none. */
 static char *large(double x)
 {
@@ -142,7 +136,7 @@ static char *runs_text(const struct printing *p, const json_t *runs)
 
     json_array_foreach(runs, i, run)
     {
-        char *one = value_text(p, real(run, "value"));
+        char *one = value_text(p, field_real(run, "value"));
         char *more = compare_text("%s%s%s", text, *text ? " " : "", one);
         free(one);
         free(text);
@@ -160,12 +154,13 @@ static char *chance(double p)
 /* What resampled examples of the test set say. */
 static void test_cells(struct sheet *s, const json_t *sentences, int digits)
 {
-    const double low = real(sentences, "low"), high = real(sentences, "high");
+    const double low = field_real(sentences, "low"),
+                 high = field_real(sentences, "high");
 
     cell(s, isfinite(low) && isfinite(high)
                 ? compare_text("[%+.*f, %+.*f]", digits, low, digits, high)
                 : compare_text("-"));
-    cell(s, chance(real(sentences, "p_randomisation")));
+    cell(s, chance(field_real(sentences, "p_randomisation")));
 }
 
 static void quality_row(const struct printing *p, struct sheet *s, const json_t *arm,
@@ -181,11 +176,12 @@ static void quality_row(const struct printing *p, struct sheet *s, const json_t 
 
     cell(s, compare_text("%s", json_string_value(json_object_get(arm, "arm"))));
     if (tuned) cell(s, values_text(json_object_get(arm, "values")));
-    cell(s, interval(real(arm, "mean"), real(arm, "low"), real(arm, "high"),
-                     p->m->scale, p->m->digits, false));
-    cell(s, interval(real(d, "mean"), real(d, "low"), real(d, "high"), 1, digits, true));
+    cell(s, interval(field_real(arm, "mean"), field_real(arm, "low"),
+                     field_real(arm, "high"), p->m->scale, p->m->digits, false));
+    cell(s, interval(field_real(d, "mean"), field_real(d, "low"), field_real(d, "high"),
+                     1, digits, true));
     cell(s, compare_text("%s", base ? "baseline" : verdict ? verdict : "-"));
-    cell(s, chance(real(d, "p_holm")));
+    cell(s, chance(field_real(d, "p_holm")));
     if (p->sentences) test_cells(s, json_object_get(d, "sentences"), digits);
     cell(s, compare_text("%lld/%lld", (long long)failed,
                          (long long)json_integer_value(json_object_get(arm, "done"))));
@@ -265,15 +261,15 @@ static void list_costs(const struct printing *p, json_t *list)
     {
         const json_t *costs = json_object_get(arm, "costs");
         cell(&s, compare_text("%s", json_string_value(json_object_get(arm, "arm"))));
-        cell(&s, large(real(costs, "trained_parameters")));
-        cell(&s, large(real(costs, "parameters")));
-        cell(&s, large(real(costs, "forward_flops_per_token")));
-        cell(&s, large(real(arm, "tokens_per_second")));
-        cell(&s, large(real(costs, "decoding_tokens_per_second")));
-        cell(&s, large(real(arm, "peak_bytes")));
-        cell(&s, large(real(costs, "state_bytes")));
-        cell(&s, small(real(costs, "concentration"), 3));
-        cell(&s, small(real(costs, "softmax_error"), 3));
+        cell(&s, large(field_real(costs, "trained_parameters")));
+        cell(&s, large(field_real(costs, "parameters")));
+        cell(&s, large(field_real(costs, "forward_flops_per_token")));
+        cell(&s, large(field_real(arm, "tokens_per_second")));
+        cell(&s, large(field_real(costs, "decoding_tokens_per_second")));
+        cell(&s, large(field_real(arm, "peak_bytes")));
+        cell(&s, large(field_real(costs, "state_bytes")));
+        cell(&s, small(field_real(costs, "concentration"), 3));
+        cell(&s, small(field_real(costs, "softmax_error"), 3));
     }
     list_sheet(list, &s);
 }
@@ -292,7 +288,7 @@ static char *curve_text(const struct printing *p, const json_t *points)
     json_array_foreach(points, i, point)
     {
         char *values = values_text(json_object_get(point, "values"));
-        char *value = value_text(p, real(point, "mean"));
+        char *value = value_text(p, field_real(point, "mean"));
         char *more = compare_text("%s%s%s: %s", text, *text ? "; " : "", values, value);
         free(values);
         free(value);
@@ -349,9 +345,10 @@ static char *options_text(char *head, const json_t *options)
     json_object_foreach((json_t *)options, name, value)
     {
         const char *text = json_string_value(value);
-        const bool  quote = text && strpbrk(text, " ()*'\"$");
-        char       *more = compare_text("%s --%s%s%s%s%s", head, name, text ? " " : "",
-                                  quote ? "'" : "", text ? text : "", quote ? "'" : "");
+        char       *word = text ? shell_word(text) : NULL;
+        char       *more =
+            compare_text("%s --%s%s%s", head, name, word ? " " : "", word ? word : "");
+        free(word);
         free(head);
         head = more;
     }

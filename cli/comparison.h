@@ -106,6 +106,14 @@ char *compare_text(const char *format, ...) CLI_PRINTF(1, 2);
 /* A string of JSON; of text that is not UTF-8 all but ASCII is replaced by '?'. */
 json_t *compare_string(const char *text);
 
+/* A name of something temporary as mkstemp() and mkdtemp() complete it, where TMPDIR says; to be
+ * freed. */
+char *temporary_name(void);
+
+/* What an object has by that name: NAN if it is no number, "" if it is no text. */
+double      field_real(const json_t *o, const char *key);
+const char *field_text(const json_t *o, const char *key);
+
 /* The option as {name: text}; JSON has UTF-8 only, and other text is refused.  EXIT_OK, or
  * EXIT_USAGE with the message printed. */
 int compare_set_option(const struct args *a, json_t *options, const struct given *g);
@@ -212,6 +220,9 @@ json_t *children_result(const struct compare_child *k);
 char   *children_reason(const struct compare_child *k);
 /* Somebody asked it to end: this is no failure of its own. */
 bool children_were_stopped(const struct compare_child *k);
+
+/* A word so that a shell reads it as it is, in quotes where it has to be; to be freed. */
+char *shell_word(const char *word);
 
 /* The words as a shell would read them, with "foci" in front; to be freed. */
 char *children_command(const json_t *words);

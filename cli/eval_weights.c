@@ -46,7 +46,7 @@ static json_t *spread_of(double *x, size_t n)
     for (size_t i = 0; i < n; i++)
         sum += x[i];
     return json_pack("{s:f, s:f, s:f}", "mean", sum / (double)n, "low", x[n / 4],
-                     "high", x[3 * (n - 1) / 4]);
+                     "high", x[n - 1 - n / 4]);
 }
 
 /* The standard deviation of the logarithms; NAN where one has none. */

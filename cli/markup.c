@@ -111,7 +111,7 @@ char *markup_visible(const char *text)
     struct markup m = { 0 };
 
     markup_bytes(&m, "", 0);
-    while (*text) {
+    while (text && *text) {
         const uint32_t c = markup_next(&text);
         if (c < ' ')
             put_utf8(&m, PICTURES + c);

@@ -21,7 +21,7 @@ uint32_t markup_next(const char **text);
 
 /* A copy, to be freed, in which everything can be seen and nothing turns the line around:
  * what is not UTF-8 is U+FFFD, controls are their pictures, controls of direction and
- * the like stand as <U+202E>. */
+ * the like stand as <U+202E>.  NULL, what JSON has in place of a text, is empty. */
 char *markup_visible(const char *text);
 
 /* Append such a copy as text of HTML or SVG, or of an attribute in double quotes. */

@@ -50,8 +50,6 @@ int report_of_comparison(const struct comparison *c, const json_t *summary);
 /* The page of DIR/lengths.jsonl likewise. */
 int report_of_lengths(const struct args *a, foci_ctx *ctx, const char *folder);
 
-void report_free(struct report *r);
-
 /* The number of an arm, a new one if the name is. */
 int report_number(struct report *r, const char *name);
 

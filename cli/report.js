@@ -122,6 +122,8 @@
   /* Where the cells are: beside them the tokens, where they can be read. */
   let box = { left: 0, top: 0, cell: 1 };
   function drawMap() {
+    map.hidden = !current(); /* of an attention without weights there is none */
+    if (map.hidden) return;
     const a = attention(), width = map.clientWidth || 600, ratio = window.devicePixelRatio || 1;
     let cell = (width - 72) / a.keys;
     const named = cell >= 8;
@@ -225,7 +227,7 @@
   /* Made when it is asked for. */
   byId("headcsv").addEventListener("click", () => {
     const a = attention(), h = current(), lines = ["query,key,weight"];
-    for (let i = 0; i < a.queries; i++)
+    for (let i = 0; h && i < a.queries; i++)
       for (let k = 0; k < a.keys; k++) lines.push(i + "," + k + "," + weight(h, i * a.keys + k).toPrecision(4));
     byId("headcsv").href = "data:text/csv;charset=utf-8," + encodeURIComponent(lines.join("\n") + "\n");
   });
@@ -243,11 +245,18 @@
     arm = newArm;
     const list = arms[arm].attentions;
     layer = list[newLayer] && list[newLayer].heads.length ? newLayer : Math.max(0, list.findIndex((a) => a.heads.length));
-    head = Math.min(newHead, list[layer].heads.length - 1);
+    head = Math.max(0, Math.min(newHead, list[layer].heads.length - 1));
     options(byId("layer"), list.map((a) => a.name), layer);
     options(byId("head"), list[layer].heads.map((h, i) => String(i)), head);
     byId("arm").value = String(arm);
     if (other || !byId("thumbs").children.length) thumbs(); else mark();
+    if (!current()) {
+      map.hidden = true;
+      byId("spec").textContent = said.textContent = "";
+      tokens.replaceChildren();
+      byId("headtable").replaceChildren();
+      return;
+    }
     byId("spec").textContent = attention().name + ", head " + head + " of " + attention().attention +
       "; shades: 0 to " + show(current().most) + ", square-root scale";
     byId("bar").style.background = "linear-gradient(to right, " +

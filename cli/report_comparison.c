@@ -11,18 +11,6 @@ enum { MOST_RUNS = 500 }; /* whose commands are listed */
 /* The name of a table, by its place in tables_of_comparison(). */
 static const char *const titles[] = { "Quality", "Costs", "Tuning, on validation" };
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "";
-}
-
 json_t *report_runs(const struct report_comparison *k)
 {
     bool complete;
@@ -36,8 +24,8 @@ char *report_find(const struct report_comparison *k, const json_t *run, const ch
 
     json_array_foreach(k->folders, i, folder)
     {
-        char *path =
-            compare_text("%s/runs/%s", json_string_value(folder), text_of(run, "id"));
+        char *path = compare_text("%s/runs/%s", json_string_value(folder),
+                                  field_text(run, "id"));
         if (run_has_file(path, name)) return path;
         free(path);
     }
@@ -71,11 +59,12 @@ static void put_differences(struct report *r, const struct report_comparison *k)
     json_array_foreach(json_object_get(level, "arms"), i, arm)
     {
         const json_t *d = json_object_get(arm, "difference");
-        const char   *name_of = text_of(arm, "arm");
+        const char   *name_of = field_text(arm, "arm");
         if (json_equal(json_object_get(arm, "arm"), base)) continue;
         struct chart_series *s = chart_add(c, name_of, report_number(r, name_of));
-        s->word = compare_text("%s", d ? text_of(d, "verdict") : "no pairs of runs");
-        chart_put(s, real(d, "mean"), 0, real(d, "low"), real(d, "high"));
+        s->word = compare_text("%s", d ? field_text(d, "verdict") : "no pairs of runs");
+        chart_put(s, field_real(d, "mean"), 0, field_real(d, "low"),
+                  field_real(d, "high"));
     }
     chart_note(
         c,
@@ -112,7 +101,7 @@ static void put_run(struct report *r, const struct report_comparison *k,
                     const json_t *run)
 {
     const struct compare_metric *m = compare_metric_of(k->c.definition);
-    const char                  *id = text_of(run, "id");
+    const char                  *id = field_text(run, "id");
     const json_t                *record = results_get(k->c.results, "runs", id);
     const json_t                *valid = json_object_get(record, "valid");
     const json_t                *test =
@@ -120,27 +109,27 @@ static void put_run(struct report *r, const struct report_comparison *k,
     char value[2][32] = { "", "" };
 
     for (int i = 0; i < 2; i++) {
-        const double x = m->scale * real(i ? test : valid, m->key);
+        const double x = m->scale * field_real(i ? test : valid, m->key);
         if (isfinite(x)) snprintf(value[i], sizeof value[i], "%.*f", m->digits, x);
     }
     markup_put(&r->page, "<li><p><b><bdi>");
-    markup_text(&r->page, text_of(run, "arm"));
+    markup_text(&r->page, field_text(run, "arm"));
     markup_put(&r->page, "</bdi></b>, seed %lld: ",
                (long long)json_integer_value(json_object_get(run, "seed")));
-    markup_text(&r->page, record ? text_of(record, "status") : "not done yet");
-    if (*text_of(record, "reason")) markup_put(&r->page, ": ");
-    markup_text(&r->page, text_of(record, "reason"));
+    markup_text(&r->page, record ? field_text(record, "status") : "not done yet");
+    if (*field_text(record, "reason")) markup_put(&r->page, ": ");
+    markup_text(&r->page, field_text(record, "reason"));
     if (*value[0]) markup_put(&r->page, ", validation %s", value[0]);
     if (*value[1]) markup_put(&r->page, ", test %s", value[1]);
     if (record) {
         markup_put(&r->page, " <span class=quiet>%.1f s, %lld threads, ",
                    json_number_value(json_object_get(record, "seconds")),
                    (long long)json_integer_value(json_object_get(record, "threads")));
-        markup_text(&r->page, text_of(record, "time"));
+        markup_text(&r->page, field_text(record, "time"));
         markup_put(&r->page, ", ");
-        markup_text(&r->page, text_of(record, "machine"));
-        if (*text_of(record, "cpu")) markup_put(&r->page, ", ");
-        markup_text(&r->page, text_of(record, "cpu"));
+        markup_text(&r->page, field_text(record, "machine"));
+        if (*field_text(record, "cpu")) markup_put(&r->page, ", ");
+        markup_text(&r->page, field_text(record, "cpu"));
         markup_put(&r->page, "</span>");
     }
     markup_put(&r->page, "</p>\n");
@@ -181,7 +170,7 @@ static void take_heads(struct report *r, const struct report_comparison *k)
 
     json_array_foreach(list, i, run)
     {
-        const char *arm = text_of(run, "arm");
+        const char *arm = field_text(run, "arm");
         if (json_object_get(taken, arm)) continue;
         char *folder = report_find(k, run, "heads.json");
         if (!folder) continue;
@@ -206,7 +195,7 @@ static void put_tables(struct report *r, const json_t *tables)
         const size_t last = sizeof titles / sizeof *titles - 1;
         const char  *title = titles[i < last ? i : last];
         markup_put(&r->page, "<h3>%s</h3>\n", title);
-        report_table(r, text_of(sheet, "columns"), json_object_get(sheet, "cells"),
+        report_table(r, field_text(sheet, "columns"), json_object_get(sheet, "cells"),
                      title);
     }
     json_array_foreach(json_object_get(tables, "rest"), i, line)

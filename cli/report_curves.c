@@ -17,22 +17,10 @@ struct curves {
     double                          floor_at; /* as shown; NAN: there is none */
 };
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "";
-}
-
 static const json_t *record_of(const struct curves *v, const char *sort,
                                const json_t *run)
 {
-    return results_get(v->k->c.results, sort, text_of(run, "id"));
+    return results_get(v->k->c.results, sort, field_text(run, "id"));
 }
 
 /* A run of this arm with the most examples. */
@@ -80,11 +68,12 @@ enum { STEP, LOSS, VALID_LOSS, VALID_ACCURACY };
 /* What is drawn of validations: the metric where they have it, else the loss. */
 static double validated(const struct curves *v, const json_t *point)
 {
-    const double loss = json_number_value(json_array_get(point, VALID_LOSS));
-    const double hits = json_number_value(json_array_get(point, VALID_ACCURACY));
+    const bool    hits = !strcmp(v->m->key, "accuracy");
+    const json_t *value = json_array_get(point, hits ? VALID_ACCURACY : VALID_LOSS);
 
-    if (!strcmp(v->m->key, "accuracy")) return 100 * hits;
-    return !strcmp(v->m->key, "perplexity") ? exp(loss) : loss;
+    if (!json_is_number(value)) return NAN; /* of a run that diverged it is null */
+    const double x = json_number_value(value);
+    return hits ? 100 * x : !strcmp(v->m->key, "perplexity") ? exp(x) : x;
 }
 
 static const char *validated_name(const struct curves *v)
@@ -145,10 +134,10 @@ static void add_learning(const struct curves *v, struct chart *c, const json_t *
     {
         if (json_array_size(curve) > json_array_size(longest)) longest = curve;
     }
-    struct chart_series *s = longest
-                                 ? chart_add(c, text_of(arm, "arm"),
-                                             report_number(v->r, text_of(arm, "arm")))
-                                 : NULL;
+    struct chart_series *s =
+        longest ? chart_add(c, field_text(arm, "arm"),
+                            report_number(v->r, field_text(arm, "arm")))
+                : NULL;
     json_array_foreach(longest, k, point)
     {
         const double step = json_number_value(json_array_get(point, STEP));
@@ -196,8 +185,8 @@ static void add_quality(const struct curves *v, struct chart_series *s, double x
                         const json_t *arm)
 {
     const double scale = v->m->scale;
-    chart_put(s, x, scale * real(arm, "mean"), scale * real(arm, "low"),
-              scale * real(arm, "high"));
+    chart_put(s, x, scale * field_real(arm, "mean"), scale * field_real(arm, "low"),
+              scale * field_real(arm, "high"));
 }
 
 static const char *const intervals = "Bars are 95 % t intervals over seeds; where they "
@@ -215,12 +204,12 @@ static void put_examples(const struct curves *v)
     c->x = CHART_NAMES;
     json_array_foreach(levels, i, level)
     {
-        const double n = real(level, "examples");
+        const double n = field_real(level, "examples");
         chart_name(c, n > 0 ? chart_number(n, text) : "all");
     }
     json_array_foreach(json_object_get(v->level, "arms"), k, arm)
     {
-        const char          *name = text_of(arm, "arm");
+        const char          *name = field_text(arm, "arm");
         struct chart_series *s = chart_add(c, name, report_number(v->r, name));
         s->joined = s->marked = true;
         json_array_foreach(levels, i, level)
@@ -248,7 +237,7 @@ static double seconds_of(const struct curves *v, const json_t *arm)
     json_array_foreach(v->runs, i, run)
     {
         const double x =
-            real(json_object_get(record_of(v, "runs", run), "train"), "seconds");
+            field_real(json_object_get(record_of(v, "runs", run), "train"), "seconds");
         if (!is_shown(v, run, arm) || !(x > 0)) continue;
         sum += x;
         n++;
@@ -263,9 +252,9 @@ static double cost_of(const struct curves *v, const json_t *arm, enum cost cost)
     const json_t *costs = json_object_get(arm, "costs");
 
     switch (cost) {
-    case COST_STATE: return real(costs, "state_bytes");
+    case COST_STATE: return field_real(costs, "state_bytes");
     case COST_SECONDS: return seconds_of(v, arm);
-    default: return 1e6 / real(costs, "decoding_tokens_per_second");
+    default: return 1e6 / field_real(costs, "decoding_tokens_per_second");
     }
 }
 
@@ -285,7 +274,7 @@ static void put_cost(const struct curves *v, enum cost cost)
     json_array_foreach(json_object_get(v->level, "arms"), i, arm)
     {
         const double x = cost_of(v, arm, cost);
-        const char  *name = text_of(arm, "arm");
+        const char  *name = field_text(arm, "arm");
         if (!(x > 0) || !isfinite(x)) continue;
         struct chart_series *s = chart_add(c, name, report_number(v->r, name));
         s->marked = true;
@@ -319,7 +308,7 @@ static void add_tuned(const struct curves *v, struct chart *c, const json_t *cur
 {
     const json_t *values =
         json_object_get(json_object_get(v->k->c.definition, "tune"), option);
-    const char          *name = text_of(curve, "arm");
+    const char          *name = field_text(curve, "arm");
     struct chart_series *s = chart_add(c, name, report_number(v->r, name));
     size_t               i, k;
     json_t              *value, *point;
@@ -330,7 +319,7 @@ static void add_tuned(const struct curves *v, struct chart *c, const json_t *cur
         double best = NAN;
         json_array_foreach(json_object_get(curve, "points"), k, point)
         {
-            const double mean = v->m->scale * real(point, "mean");
+            const double mean = v->m->scale * field_real(point, "mean");
             if (!json_equal(json_object_get(json_object_get(point, "values"), option),
                             value) ||
                 !isfinite(mean))
@@ -348,8 +337,7 @@ static void put_tuned(const struct curves *v, const char *option, const json_t *
     char         *title = compare_text("Quality over --%s", option);
     char         *quality = compare_text("%s, validation", v->quality);
     struct chart *c = chart_create(id, title, option, quality);
-    const double  least = number_of(json_array_get(values, 0));
-    const double  most = number_of(json_array_get(values, json_array_size(values) - 1));
+    double        least = INFINITY, most = -INFINITY;
     bool          numbers = true;
     size_t        i;
     json_t       *one;
@@ -357,6 +345,8 @@ static void put_tuned(const struct curves *v, const char *option, const json_t *
     json_array_foreach(values, i, one)
     {
         numbers = numbers && isfinite(number_of(one));
+        least = fmin(least, number_of(one));
+        most = fmax(most, number_of(one));
     }
     c->x = least > 0 && most > 5 * least ? CHART_TENS : CHART_EVEN;
     json_array_foreach(json_object_get(v->k->summary, "tuning"), i, one)
@@ -381,15 +371,15 @@ static void put_tuned(const struct curves *v, const char *option, const json_t *
 /* The middle of what a value stands for. */
 static double slice_at(const json_t *value)
 {
-    const double from = real(value, "from"), to = real(value, "to");
+    const double from = field_real(value, "from"), to = field_real(value, "to");
 
-    if (isfinite(real(value, "value"))) return real(value, "value");
+    if (isfinite(field_real(value, "value"))) return field_real(value, "value");
     return from > 0 && to > 0 ? sqrt(from * to) : (from + to) / 2;
 }
 
 static const json_t *slices_of(const struct curves *v, const json_t *run)
 {
-    const char *split = text_of(v->k->summary, "split");
+    const char *split = field_text(v->k->summary, "split");
     const bool  test = !strcmp(split, "test");
 
     return json_object_get(
@@ -409,7 +399,7 @@ static void add_slice(const struct curves *v, struct chart_series *s, const char
     {
         const json_t *value =
             json_array_get(json_object_get(slices_of(v, run), name), at);
-        const double y = 100 * real(value, "accuracy");
+        const double y = 100 * field_real(value, "accuracy");
         if (!is_shown(v, run, arm) || !isfinite(y)) continue;
         if (!isfinite(x)) x = slice_at(value);
         sum += y;
@@ -434,7 +424,7 @@ static void put_slice(const struct curves *v, const char *name, const json_t *va
     c->x = least > 0 && most >= 8 * least ? CHART_TWOS : CHART_EVEN;
     json_array_foreach(json_object_get(v->level, "arms"), i, arm)
     {
-        const char          *of = text_of(arm, "arm");
+        const char          *of = field_text(arm, "arm");
         struct chart_series *s = chart_add(c, of, report_number(v->r, of));
         s->joined = s->band = s->marked = true;
         for (size_t k = 0; k < n; k++)

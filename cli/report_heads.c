@@ -11,18 +11,13 @@
 enum {
     MOST_BYTES = 3 << 20, /* of all weights in the page */
     MOST_TOKENS = 1024,   /* of a file that is read */
+    MOST_AREA = 1 << 24,  /* of a picture of all maps */
     ACROSS = 8,           /* maps side by side, in a file of all */
     CELL = 2,
     GAP = 14,
     EDGE = 24,
     HEAD = 56
 };
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "";
-}
 
 static int64_t whole(const json_t *o, const char *key)
 {
@@ -36,7 +31,7 @@ static int64_t whole(const json_t *o, const char *key)
 /* Replaced by what can be shown. */
 static void make_visible(json_t *o, const char *key)
 {
-    char *visible = markup_visible(text_of(o, key));
+    char *visible = markup_visible(field_text(o, key));
     json_object_set_new(o, key, json_string(visible));
     free(visible);
 }
@@ -53,7 +48,8 @@ static bool is_attention(const json_t *o)
         return false;
     json_array_foreach(json_object_get(o, "heads"), i, head)
     {
-        if (strlen(text_of(head, "weights")) != (size_t)((queries * keys + 2) / 3 * 4) ||
+        if (strlen(field_text(head, "weights")) !=
+                (size_t)((queries * keys + 2) / 3 * 4) ||
             !json_is_number(json_object_get(head, "most")))
             return false;
     }
@@ -96,7 +92,7 @@ static size_t weight_bytes(const json_t *o)
     {
         json_array_foreach(json_object_get(attention, "heads"), k, head)
         {
-            n += strlen(text_of(head, "weights"));
+            n += strlen(field_text(head, "weights"));
         }
     }
     return n;
@@ -144,7 +140,7 @@ static int digit_of(char c)
 /* Weights from -127 to 127, to be freed. */
 static int8_t *unpack(const json_t *head, size_t n)
 {
-    const char *text = text_of(head, "weights");
+    const char *text = field_text(head, "weights");
     int8_t     *bytes = need(n + 3, 1);
 
     for (size_t i = 0; i < n; i += 3, text += 4) {
@@ -178,7 +174,7 @@ static void put_csv(struct markup *csv, const json_t *attention, int h,
         for (int64_t k = 0; k < keys; k++) {
             const double b = bytes[i * keys + k];
             if (b == 0) continue;
-            markup_csv(csv, text_of(attention, "name"));
+            markup_csv(csv, field_text(attention, "name"));
             markup_put(csv, ",%d,%lld,%lld,%.4g\n", h, (long long)i, (long long)k,
                        most * b * fabs(b) / (127 * 127));
         }
@@ -201,7 +197,7 @@ static double put_attention(struct sheet *s, const json_t *attention, double y)
     json_t      *head;
 
     picture_text(s->to, EDGE, y + 10, AT_START, STYLE_PLAIN, SOFT, "%s: %s",
-                 text_of(attention, "name"), text_of(attention, "attention"));
+                 field_text(attention, "name"), field_text(attention, "attention"));
     y += 18;
     json_array_foreach(json_object_get(attention, "heads"), h, head)
     {
@@ -242,13 +238,18 @@ static void put_sheet(struct report *r, const json_t *arm)
         wide = w > wide ? w : wide;
         tall += 18 + rows * (whole(attention, "queries") * CELL + GAP) + GAP;
     }
+    if (tall > MOST_AREA / (wide > 400 ? wide : 400)) {
+        note(r->a, "%s: its maps are %lld x %lld, too large for a file of all",
+             field_text(arm, "arm"), (long long)wide, (long long)tall);
+        return;
+    }
     char  *name = compare_text("heads-%lld", (long long)whole(arm, "number"));
     double y = HEAD;
     size_t n;
     s.to = picture_create((int)fmax((double)wide, 400) + 2 * EDGE, (int)tall + EDGE,
-                          text_of(arm, "arm"));
+                          field_text(arm, "arm"));
     picture_text(s.to, EDGE, 32, AT_START, STYLE_TITLE, INK, "%.80s",
-                 text_of(arm, "arm"));
+                 field_text(arm, "arm"));
     markup_put(&s.csv, "attention,head,query,key,weight\n");
     json_array_foreach(json_object_get(arm, "attentions"), i, attention)
     {

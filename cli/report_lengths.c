@@ -7,18 +7,6 @@
 
 #include "cli/report.h"
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "";
-}
-
 /*
  * Reading
  */
@@ -108,19 +96,19 @@ static char *large(double x, const char *unit)
 
 static void add_row(json_t *cells, const json_t *o)
 {
-    const double seconds = real(o, "seconds"), error = real(o, "error");
+    const double seconds = field_real(o, "seconds"), error = field_real(o, "error");
     const bool   untrained = json_is_true(json_object_get(o, "untrained"));
 
     add(cells, compare_text("%lld", (long long)json_integer_value(
                                         json_object_get(o, "length"))));
-    add(cells, compare_text("%s", text_of(o, "spec")));
+    add(cells, compare_text("%s", field_text(o, "spec")));
     add(cells,
         isfinite(seconds) ? compare_text("%.3f", 1e3 * seconds) : compare_text("-"));
-    add(cells, large(real(o, "tokens_per_second"), ""));
-    add(cells, large(real(o, "memory_bytes"), "B"));
+    add(cells, large(field_real(o, "tokens_per_second"), ""));
+    add(cells, large(field_real(o, "memory_bytes"), "B"));
     add(cells, !isfinite(error) ? compare_text("-")
                                 : compare_text(untrained ? "(%.3g)" : "%.3g", error));
-    add(cells, compare_text("%s", text_of(o, "skipped")));
+    add(cells, compare_text("%s", field_text(o, "skipped")));
 }
 
 static const char columns[] = "rlrrrrl";
@@ -177,8 +165,8 @@ static void put_chart(struct report *r, const json_t *lengths, enum value value)
     c->y = value == ERROR ? CHART_EVEN : CHART_TENS;
     json_array_foreach(json_object_get(lengths, "lines"), i, line)
     {
-        const char  *spec = text_of(line, "spec");
-        const double y = scale * real(line, words[value][3]);
+        const char  *spec = field_text(line, "spec");
+        const double y = scale * field_real(line, words[value][3]);
         if (!isfinite(y) || (c->y == CHART_TENS && !(y > 0))) continue;
         if (value == ERROR && json_is_true(json_object_get(line, "untrained")))
             continue;
@@ -187,9 +175,9 @@ static void put_chart(struct report *r, const json_t *lengths, enum value value)
         struct chart_series *s =
             k < c->n ? &c->series[k] : chart_add(c, spec, report_number(r, spec));
         s->joined = s->marked = true;
-        chart_put(s, real(line, "length"), y,
-                  value == SECONDS ? scale * real(line, "quartile1") : NAN,
-                  value == SECONDS ? scale * real(line, "quartile3") : NAN);
+        chart_put(s, field_real(line, "length"), y,
+                  value == SECONDS ? scale * field_real(line, "quartile1") : NAN,
+                  value == SECONDS ? scale * field_real(line, "quartile3") : NAN);
     }
     if (value == SECONDS) chart_note(c, "Medians of the rounds; bars are quartiles.");
     if (value == MEMORY)
@@ -209,7 +197,7 @@ void report_put_lengths(struct report *r, const json_t *lengths)
     const char *name;
 
     markup_put(&r->page, "<section>\n<h2>Against length: <bdi>");
-    markup_text(&r->page, text_of(lengths, "folder"));
+    markup_text(&r->page, field_text(lengths, "folder"));
     markup_put(&r->page, "</bdi></h2>\n<div class=figures>\n");
     for (int i = SECONDS; i <= ERROR; i++)
         put_chart(r, lengths, (enum value)i);

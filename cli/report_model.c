@@ -1,17 +1,12 @@
 /* report_model.c -- the section of one trained model: its command, its learning curve if the
  * folder has its log (foci train --log DIR/log.jsonl), what it costs; and its heads. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/report.h"
-
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 static json_t *load(const char *folder, const char *name)
 {
@@ -50,12 +45,17 @@ static json_t *read_log(const char *folder)
 /* Its heads and costs, by a child: a folder that cannot be judged has no more than the rest. */
 static json_t *look(struct report *r, const char *folder)
 {
-    char                 path[] = "/tmp/foci-heads-XXXXXX";
+    char                *path = temporary_name();
     const int            fd = mkstemp(path);
     struct compare_child k = { 0 };
     json_t              *costs = NULL;
 
-    if (fd < 0) return NULL;
+    if (fd < 0) {
+        note(r->a, "%s: heads cannot be looked at: %s: %s", folder, path,
+             strerror(errno));
+        free(path);
+        return NULL;
+    }
     close(fd);
     json_t *words = words_create("eval", folder, "--split", "valid", "--costs",
                                  "--heads", path, "--json", "--quiet", NULL);
@@ -70,6 +70,7 @@ static json_t *look(struct report *r, const char *folder)
     free(k.err);
     json_decref(words);
     (void)unlink(path);
+    free(path);
     return costs;
 }
 
@@ -146,8 +147,8 @@ static void put_numbers(struct report *r, const json_t *all)
     json_array_append_new(cells, json_string("on validation"));
     json_array_append_new(cells, json_string(""));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        double x = real(all, names[i]);
-        if (!isfinite(x)) x = real(costs, names[i]);
+        double x = field_real(all, names[i]);
+        if (!isfinite(x)) x = field_real(costs, names[i]);
         if (!isfinite(x)) continue;
         json_array_append_new(cells, json_string(names[i]));
         json_array_append_new(cells, json_string(chart_number(x, text)));

@@ -62,7 +62,12 @@ void report_table(struct report *r, const char *columns, const json_t *cells,
 
 static int make_folder(const struct args *a, const char *path)
 {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return EXIT_OK;
+    struct stat st;
+
+    if (mkdir(path, 0777) == 0) return EXIT_OK;
+    if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return EXIT_OK;
+    if (errno == EEXIST)
+        return failure(a, "--plots %s: is a file; figures go to a folder", path);
     return failure(a, "%s: cannot be made: %s", path, strerror(errno));
 }
 
@@ -148,7 +153,7 @@ static void make_plain(char *name)
 
 void report_figure(struct report *r, struct chart *c)
 {
-    if (chart_has_points(c)) {
+    if (chart_settle(c)) {
         char *name = compare_text("%02d-%s", ++r->figures, c->id);
         make_plain(name);
         json_t *table = chart_table(c);

@@ -15,12 +15,6 @@
 #include "cli/report.h"
 #include "foci/analyse.h"
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* The heads of an arm, each a point; the largest spread. */
 static double add_heads(struct chart *c, const json_t *arm)
 {
@@ -38,9 +32,10 @@ static double add_heads(struct chart *c, const json_t *arm)
         {
             const json_t *spread = json_object_get(head, "spread");
             const json_t *row = json_object_get(head, "concentration");
-            const double  x = real(spread, "mean");
+            const double  x = field_real(spread, "mean");
             if (!isfinite(x)) continue;
-            chart_put(s, x, real(row, "mean"), real(row, "low"), real(row, "high"));
+            chart_put(s, x, field_real(row, "mean"), field_real(row, "low"),
+                      field_real(row, "high"));
             most = fmax(most, x);
         }
     }
@@ -73,7 +68,7 @@ void report_put_theory(struct report *r)
     json_t *arm;
 
     json_array_foreach(r->heads, i, arm) { most = fmax(most, add_heads(c, arm)); }
-    if (chart_has_points(c)) {
+    if (chart_settle(c)) {
         add_law(c, fmax(most, 1));
         chart_note(c,
                    "A point is a head on the first validation sequence, its bar the "

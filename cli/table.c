@@ -10,22 +10,23 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/markup.h"
 #include "foci/file.h"
 
 enum { NARROWEST = 16, GAP = 2 };
 
 struct output_table {
-    const char *columns;
-    bool        headed; /* the first row names the columns */
-    char      **cells;
-    int         n, cap;
+    bool   headed; /* the first row names the columns */
+    char **cells;
+    int    n, cap;
+    char   columns[]; /* a copy of the caller's letters */
 };
 
 struct output_table *table_create(const char *columns)
 {
-    struct output_table *t = need(1, sizeof *t);
-    t->columns = columns;
+    const size_t         n = strlen(columns);
+    struct output_table *t = need(1, sizeof *t + n + 1);
+    memcpy(t->columns, columns, n);
     return t;
 }
 
@@ -291,34 +292,18 @@ void table_print_markdown(const struct output_table *t, FILE *out)
     }
 }
 
-/* A cell, in quotes where it has commas, quotes or ends of lines; its end. */
-static char *put_csv(char *out, const char *cell)
-{
-    const bool quoted = strpbrk(cell, ",\"\r\n") != NULL;
-
-    if (quoted) *out++ = '"';
-    for (; *cell; cell++) {
-        if (*cell == '"') *out++ = '"';
-        *out++ = *cell;
-    }
-    if (quoted) *out++ = '"';
-    return out;
-}
-
 foci_status table_write_csv(foci_ctx *ctx, const struct output_table *t,
                             const char *path)
 {
-    const int n_columns = (int)strlen(t->columns);
-    size_t    most = 1;
+    const int     n_columns = (int)strlen(t->columns);
+    struct markup text = { 0 };
 
-    for (int i = 0; i < t->n; i++)
-        most += 2 * strlen(t->cells[i]) + 3;
-    char *text = need(most, 1), *out = text;
+    markup_bytes(&text, "", 0);
     for (int i = 0; i < t->n; i++) {
-        out = put_csv(out, t->cells[i]);
-        *out++ = (i + 1) % n_columns ? ',' : '\n';
+        markup_csv(&text, t->cells[i]);
+        markup_put(&text, (i + 1) % n_columns ? "," : "\n");
     }
-    const foci_status status = foci_file_write(ctx, path, text, (size_t)(out - text));
-    free(text);
+    const foci_status status = foci_file_write(ctx, path, text.bytes, text.n);
+    markup_free(&text);
     return status;
 }

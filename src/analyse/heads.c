@@ -346,16 +346,18 @@ static foci_status find_block(struct adding *x, int64_t *n)
         (double)heads * (double)x->nq * (double)x->len_k * (double)sizeof(float);
 
     *n = x->all;
-    if (!x->weigher || x->ranks) return FOCI_OK;
-    if (x->whole && all > (double)most_bytes)
+    if (!x->weigher) return FOCI_OK;
+    if ((x->whole || x->ranks) && all > (double)most_bytes)
         return ctx_fail(x->h->ctx, FOCI_ERR_ARG,
-                        "rows of these weights depend on one another, and %" PRId64
-                        " matrices of %" PRId64 " x %" PRId64
-                        " take %.1f GiB at once, above 1: give shorter sequences",
-                        heads, x->nq, x->nk, all / 0x1p30);
+                        "%s, and %" PRId64 " matrices of %" PRId64 " x %" PRId64
+                        " take %.1f GiB at once, above 1: give shorter sequences%s",
+                        x->ranks ? "ranks are those of whole matrices"
+                                 : "rows of these weights depend on one another",
+                        heads, x->nq, x->nk, all / 0x1p30,
+                        x->ranks ? ", or a smaller rank" : "");
     const int64_t room =
         (int64_t)(block_bytes / sizeof(float)) / max64(heads * x->len_k, 1);
-    if (!x->whole) *n = max64(1, min64(*n, room));
+    if (!x->whole && !x->ranks) *n = max64(1, min64(*n, room));
     return FOCI_OK;
 }
 

@@ -2,10 +2,12 @@
 
 === a table
 foci analyse --estimator performer --dim 4 --draws 20 --norms 0.5 --cosines 0,1
+foci analyse --estimator performer --dim 4 --draws 20 --norms 100 --cosines 1 | tail -1 | awk '{print $NF}'
 --- stdout
 estimator  norm  cosine   exact    mean    error   variance  closed form  ratio
 performer   0.5       0  1.0000  *
             0.5       1  1.2840  *
+-
 
 === measured and predicted agree, with and without bias
 foci analyse --estimator 'performer(ortho=0)' --estimator 'performer(kind=hyp, ortho=0)' \

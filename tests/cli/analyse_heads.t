@@ -157,6 +157,9 @@ END
 foci analyse --error linformer --axis rank=8,16 --dim 4 --length 16 --quiet | tail -1
 foci analyse --error linear --axis length=8,16,32 --dim 4 --keys gaussian --quiet | sed -n '1p;4p'
 foci analyse --error linear --axis dim=8,16 --keys gaussian --length 8 --quiet --out d.svg | sed -n '1p;4p'
+foci analyse --error bigbird --axis random=0,2 --keys gaussian --dim 4 --length 16 --quiet --out zero.svg >/dev/null
+grep -c 'nan\|inf' zero.svg
+grep -o ">0</text>" zero.svg
 --- stdout
 features [8.0, 512.0] True True None
 * linformer is an untrained mixture: E as drawn, which training would learn
@@ -164,6 +167,8 @@ mechanism  keys      error of      8     16     32
 columns: tokens; width 4; 8 heads; logits of deviation 1
 mechanism  keys      error of      8     16
 columns: width of queries and keys; 8 tokens; 8 heads; logits of deviation 1
+0
+>0</text>
 
 === limits of frozen projections
 foci analyse --orthogonality orthogonal --width 16 --heads 4 --draws 64 --limits --json --quiet > l.json
@@ -195,6 +200,8 @@ for c in '--weights a.npy --ablate' '--weights a.npy softmax' 'softmax --q q.npy
          'linaer --q q.npy --k q.npy' '--weights a.npy --out a.txt' '--weights a.npy --csv no/a.csv'; do
     foci analyse $c --quiet 2>&1
 done
+npy make long.npy 4x16384x1
+foci analyse softmax --q long.npy --k long.npy --rank 16384 2>&1
 foci analyse a b
 --- stdout
 foci analyse: --ablate belongs to DIR
@@ -213,6 +220,7 @@ foci analyse: --axis order needs a spec of one group, and '4*linear(kernel=taylo
 foci analyse: linaer: *
 foci analyse: --out is 'a.txt'; it takes a name that ends in .svg or .png
 foci analyse: *
+foci analyse: ranks are those of whole matrices, and 4 matrices of 16384 x 16384 take 4.0 GiB at once, above 1: give shorter sequences, or a smaller rank
 --- stderr
 foci analyse: *
 --- exit 2

@@ -117,6 +117,7 @@ foci report m --out m.html --quiet
 page m.html
 foci report n l m --out mix.html --quiet
 page mix.html
+TMPDIR=nowhere foci report n --out none.html
 foci report l m --json --quiet | python3 -c "import json, sys; s = json.load(sys.stdin); print(sorted(s), len(s['lengths'][0]['lines']), len(s['models'][0]['log']))"
 ls m
 --- stdout
@@ -139,12 +140,67 @@ m: a model, perplexity * on validation, 4 steps in its log
 arms ['n', 'm', 'softmax', 'linear']
 heads of 'n' [2] [3, 0]
 heads of 'm' [2] [3, 0]
+n: a model, 0 steps in its log
 ['comparisons', 'lengths', 'models'] 4 4
 config.json
 log.jsonl
 model.safetensors
 state.safetensors
 train.json
+--- stderr
+foci report: n: heads cannot be looked at: nowhere/foci-*: No such file or directory
+foci report: the page is none.html
+
+=== values without a place on an axis, and records with others than they should have
+C="--preset none --task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --valid-every 1 --threads 1"
+foci compare $C --attention softmax --attention linear --tune decay=0.001,0,0.1 --seeds 1 --out c --quiet >/dev/null
+page c/report.html
+foci report c --plots p --quiet | grep -c "an end of the grid"
+cut -d, -f1,2 p/*-tune-decay.csv | head -4
+grep -c 'nan\|inf' p/*.svg | grep -v ':0'
+sed -i 's/"commands":\[[^]]*\]/"commands":[3]/; s/"curve":\[\[[^]]*\]/"curve":[[1,null,null,null]/' c/results.jsonl
+foci report c --out r.html --plots q --quiet >/dev/null
+page r.html
+cut -d, -f1,2 q/02-learning.csv
+foci report c --plots r.html
+python3 - c/runs/softmax*/heads.json <<'END'
+import base64, json, sys
+weights = base64.b64encode(bytes(1024)).decode()
+many = lambda queries, keys, n: {"name": "a", "queries": queries, "keys": keys,
+                                 "heads": n * [{"most": 1, "weights": weights}]}
+for name in sys.argv[1:]:
+    json.dump({"sides": [], "attentions": [many(1, 1024, 8)] + 200 * [many(1024, 1, 1)]},
+              open(name, "w"))
+END
+foci report c --plots q >/dev/null
+foci compare --length 8,16 --heads 1 --dim 4 --attention linear --repeat 1 --threads 1 --out l --quiet >/dev/null
+sed -i '1s/"length": *8/"length": 0/; 2s/"length": *8/"length": -8/' l/lengths.jsonl
+foci report l --plots q --quiet >/dev/null
+cut -d, -f1,2 q/01-time.csv
+--- stdout
+2 sections, 8 figures
+arms ['softmax', 'linear']
+heads of 'softmax' [2] [3, 0]
+heads of 'linear' [2] [3, 0]
+0
+series,decay
+softmax,0.001
+softmax,0
+softmax,0.1
+2 sections, 8 figures
+arms ['softmax', 'linear']
+heads of 'softmax' [2] [3, 0]
+heads of 'linear' [2] [3, 0]
+series,training steps
+softmax,2
+linear,2
+floor: last symbol,
+series,tokens
+softmax,16
+linear,16
+--- stderr
+foci report: --plots r.html: is a file; figures go to a folder
+foci report: softmax: its maps are 16496 x 418904, too large for a file of all
 
 === folders without results, other versions, lines and files that are corrupt
 C="--preset none --task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --steps 2 --threads 1 --attention softmax --seeds 2"
@@ -165,13 +221,16 @@ foci report c --out s.html
 printf '{' >c/compare.json
 foci report c --out s.html
 echo '{}' >model/config.json; echo 1 >model/model.safetensors
+echo '{"arguments": ["--arm", "it'"'"'s $x", "--lr", 3]}' >model/train.json
 foci report model --out t.html | head -1
+grep -o '<code>.*' t.html
 foci report c --out nowhere/s.html
 ls *.html
 --- stdout
 2 sections, 9 figures
 arms ['softmax', 'linear']
 model: a model, 0 steps in its log
+<code>foci train --arm 'it'\''s $x' --lr ''</code></p>
 r.html
 t.html
 --- stderr

@@ -192,7 +192,8 @@ static void pair_job(void *arg, int64_t i, int thread)
     for (int64_t s = 0; a < b && s < x->n; s++) {
         const unsigned of_a = x->odd[a * x->n + s], of_b = x->odd[b * x->n + s];
         if ((of_a | of_b) & HEAD_ODD || (of_a & of_b & ROW_ZERO)) continue;
-        to->sum += head_overlap(row_of(x, a, s), row_of(x, b, s), x->nk);
+        to->sum += head_overlap(row_of(x, a, s), row_of(x, b, s),
+                                keys_of(x, row_at(x, x->first + s)));
         to->count++;
     }
 }
@@ -205,10 +206,15 @@ static void rank_job(void *arg, int64_t head, int thread)
     const int64_t  m = wide ? x->nk : x->nq, n = wide ? x->nq : x->nk;
     double *const a = x->svd + thread * x->svd_floats, *const sigma = a + m * n;
     double sum = 0, entropy = 0, rank = 0;
+    bool   empty = true;
 
-    for (int64_t i = 0; i < x->nq; i++)
+    for (int64_t i = 0; i < x->nq; i++) {
+        const int64_t keys = keys_of(x, i);
+        empty = empty && is_zero(row_of(x, head, i), keys);
         for (int64_t j = 0; j < x->nk; j++)
-            a[wide ? j * n + i : i * n + j] = (double)row_of(x, head, i)[j];
+            a[wide ? j * n + i : i * n + j] =
+                j < keys ? (double)row_of(x, head, i)[j] : 0;
+    }
     spectrum_singular(a, m, n, sigma + n, sigma);
     for (int64_t t = 0; t < n; t++)
         sum += sigma[t];
@@ -217,7 +223,6 @@ static void rank_job(void *arg, int64_t head, int thread)
         if (p > 0) entropy -= p * log(p);
         rank += sigma[t] > 1e-6 * sigma[n - 1];
     }
-    const bool empty = is_zero(row_of(x, head, 0), x->nq * x->len_k);
     x->rank[2 * head] = empty ? 0 : exp(entropy);
     x->rank[2 * head + 1] = empty ? 0 : rank;
 }

@@ -13,6 +13,15 @@ head       S  entropy  of log n  perplexity  top 2  distance  eff. rank  rank  p
    0  0.7222    0.948     0.684         2.6  0.881       1.3        1.0   1.0  end      0.967
 0.722169 0.947537 0.880797 end {}
 
+=== matrices that are causal: what stands above the diagonal counts nowhere
+npy make a.npy 2x3x3 1,.7,.7,.5,.5,.7,.2,.3,.5,1,.9,.1,.25,.75,.2,.3,.3,.4
+npy make b.npy 2x3x3 1,0,0,.5,.5,0,.2,.3,.5,1,0,0,.25,.75,0,.3,.3,.4
+foci analyse --weights a.npy --causal > a
+foci analyse --weights b.npy --causal > b
+cmp a b && tail -1 a
+--- stdout
+all                0.883  0 and 1        0.883
+
 === tensors; what does not apply says why
 npy make q.npy 3x12x4 wave:1
 npy make k.npy 3x12x4 wave:2
